@@ -1,0 +1,1 @@
+"""Compute backends that make proxy instances: plain Python, no Django, no Celery."""
