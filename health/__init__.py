@@ -1,0 +1,1 @@
+"""Are the proxies usable? Probes, verdicts and the schedule of both."""
