@@ -16,18 +16,14 @@ from kombu import Queue
 from providers.config import EXTERNAL, load_providers_config
 from providers.profiles import profile_of
 from proxyfleet.conf import Settings, settings
+from proxyfleet.fleet.queues import DEFAULT_QUEUE, queue_of
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
 
-DEFAULT_QUEUE = "default"
+
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MESSAGE_EXPIRES = 10
 """Seconds after which a message of the schedule is stale; longer than a busy worker's queue, or nothing would ever run."""
-
-
-def queue_of(entry: str) -> str:
-    """Each provider entry has a queue of its own, so that a silent backend stalls nobody else."""
-    return f"provider.{entry}"
 
 
 def beat_schedule(relist_seconds: Mapping[str, float], conf: Settings) -> dict[str, dict[str, Any]]:

@@ -78,6 +78,7 @@ class Proxy(models.Model):
     instance_hash = models.CharField(max_length=16, blank=True, editable=False)
     instance_serial = models.PositiveIntegerField(default=0, editable=False)  # +1 with each new instance or address: a verdict belongs to one serial
     creating_hash = models.CharField(max_length=16, blank=True, editable=False)  # a create of this hash was tried, and whether it made something is not known
+    creating_provider = models.CharField(max_length=63, blank=True, editable=False)  # the entry that was asked to create it
     failed_hash = models.CharField(max_length=16, blank=True, editable=False)  # the provider said of this hash that it can't work
     address = models.CharField(max_length=253, blank=True, editable=False)
     address_port = models.PositiveIntegerField(null=True, editable=False)
@@ -85,7 +86,8 @@ class Proxy(models.Model):
     provisioning_since = models.DateTimeField(null=True, editable=False)
     draining_since = models.DateTimeField(null=True, editable=False)
     error_since = models.DateTimeField(null=True, editable=False)
-    failures = models.PositiveIntegerField(default=0, editable=False)
+    call_errors = models.PositiveIntegerField(default=0, editable=False)  # provider calls that failed in a row
+    instance_failures = models.PositiveIntegerField(default=0, editable=False)  # instances in a row that never got Ready
     phase_changed_at = models.DateTimeField(default=timezone.now, editable=False)
     revision = models.PositiveBigIntegerField(default=0, editable=False)  # +1 with each change of status that a person could see
 
