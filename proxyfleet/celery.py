@@ -23,7 +23,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MESSAGE_EXPIRES = 10
-"""Seconds after which a message of the schedule is stale; longer than a busy worker's queue, or nothing would ever run."""
+"""Seconds after which a message of the schedule is stale; longer than a busy queue, or nothing would ever run."""
 
 
 def beat_schedule(relist_seconds: Mapping[str, float], conf: Settings) -> dict[str, dict[str, Any]]:
@@ -52,7 +52,12 @@ def beat_schedule(relist_seconds: Mapping[str, float], conf: Settings) -> dict[s
 
 
 def _every(seconds: float, task: str, *, queue: str, **kwargs: Any) -> dict[str, Any]:
-    return {"task": task, "schedule": seconds, "kwargs": kwargs, "options": {"queue": queue, "expires": max(seconds, MESSAGE_EXPIRES)}}
+    return {
+        "task": task,
+        "schedule": seconds,
+        "kwargs": kwargs,
+        "options": {"queue": queue, "expires": max(seconds, MESSAGE_EXPIRES)},
+    }
 
 
 def queues(entries: Iterable[str]) -> list[Queue]:
@@ -60,7 +65,9 @@ def queues(entries: Iterable[str]) -> list[Queue]:
 
 
 def _make_app(conf: Settings) -> Celery:
-    profiles = {entry.name: profile_of(entry.type) for entry in load_providers_config(conf.providers_config).entries}
+    profiles = {
+        entry.name: profile_of(entry.type) for entry in load_providers_config(conf.providers_config).entries.values()
+    }
     relist_seconds = {name: profile.relist_seconds for name, profile in profiles.items()}
     app = Celery("proxyfleet")
     app.conf.update(

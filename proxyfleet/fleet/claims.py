@@ -1,7 +1,7 @@
 """Claims: one run at a time holds a proxy, and only the holder writes its result.
 
-A claim is a token and an expiry in the row. A worker that died loses its claim by expiry; a result that comes back after
-its claim was lost is dropped, because the write says ``WHERE claim_token = …``.
+A claim is a token and an expiry in the row. A worker that died loses its claim by expiry; a result that comes back
+after its claim was lost is dropped, because the write says ``WHERE claim_token = …``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def claim_next(entry: str, configured: frozenset[str], now: datetime, *, limit: 
 
 def _take(condition: str, values: dict[str, object], now: datetime) -> Claim | None:
     token = uuid.uuid4()
-    # Taking up clears `next_reconcile_at`; whoever changes something meanwhile sets it again, and the run that follows sees it.
+    # Clears `next_reconcile_at`; whoever changes something meanwhile sets it again, for the run that follows.
     statement = f"""
         UPDATE fleet_proxy SET claim_token = %(token)s, claim_expires_at = %(until)s, next_reconcile_at = NULL
         WHERE {condition} AND (claim_token IS NULL OR claim_expires_at <= %(now)s)
@@ -122,7 +122,17 @@ def _release(proxy: Proxy, change: Change, now: datetime) -> None:
 
 
 _VISIBLE = frozenset(
-    {"phase", "reason", "message", "conditions", "provider_id", "instance_hash", "address", "address_port", "observed_generation"}
+    {
+        "phase",
+        "reason",
+        "message",
+        "conditions",
+        "provider_id",
+        "instance_hash",
+        "address",
+        "address_port",
+        "observed_generation",
+    }
 )
 
 

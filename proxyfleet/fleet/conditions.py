@@ -32,6 +32,8 @@ def merge(
             "reason": condition.reason,
             "message": condition.message,
             "observedGeneration": generation,
-            "lastTransitionTime": old["lastTransitionTime"] if old and unchanged else now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": old["lastTransitionTime"]
+            if old and unchanged
+            else now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
     return [dict(before[kind]) for kind in ("Provisioned", "Healthy", "Ready") if kind in before]

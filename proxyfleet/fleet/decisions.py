@@ -14,7 +14,7 @@ from uuid import UUID
 
 from providers.errors import Blocked, PermanentError, ProviderError
 from providers.instances import Instance, InstanceState
-from proxyfleet.fleet.phases import DRAIN_POLL, UNRESOLVED_RECHECK, Phase
+from proxyfleet.fleet.phases import UNRESOLVED_RECHECK, Phase
 
 HEALTHY, UNHEALTHY = "healthy", "unhealthy"
 
@@ -217,7 +217,9 @@ def decide(s: Snapshot, observation: Observation, now: datetime) -> Action:
         case Gone() if s.reason in INSTANCE_GIVEN_UP:
             return ForgetInstance(Phase.PROVISIONING, s.reason, s.message, lost=False)
         case Gone():
-            return ForgetInstance(Phase.PROVISIONING, "InstanceLost", "The instance is gone; another is made.", lost=True)
+            return ForgetInstance(
+                Phase.PROVISIONING, "InstanceLost", "The instance is gone; another is made.", lost=True
+            )
         case Unreadable(error):
             return Stumble(Phase.FAILED if isinstance(error, PermanentError) else _carry_on(s, None).phase, error)
         case Seen(instance):
@@ -294,7 +296,9 @@ def _follow(s: Snapshot, instance: Instance, now: datetime) -> Action:
         seconds = s.provision_timeout.total_seconds()
         return _give_up(instance, "ProvisionTimeout", f"The instance had no address after {seconds:.0f} s.")
     if instance.state is InstanceState.RUNNING:
-        return Settle(Phase.PROVISIONING, "AwaitingAddress", instance.message or "Running, without an address yet.", s.poll)
+        return Settle(
+            Phase.PROVISIONING, "AwaitingAddress", instance.message or "Running, without an address yet.", s.poll
+        )
     return Settle(Phase.PROVISIONING, "InstanceProvisioning", instance.message or "The instance is being made.", s.poll)
 
 
@@ -313,7 +317,7 @@ def _settle_at(s: Snapshot, address: Address | None) -> Settle:
 
 
 def _carry_on(s: Snapshot, recheck: timedelta | None) -> Settle:
-    """The provider has no news. Health still has its say, or an unhealthy proxy would be leased while its provider is down."""
+    """The provider has no news. Health still has its say: an unhealthy proxy must not be leased meanwhile."""
     if s.address is None:
         return Settle(s.phase, s.reason, s.message, recheck)
     return replace(_settle_at(s, s.address), recheck=recheck)

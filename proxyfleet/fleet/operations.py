@@ -1,7 +1,7 @@
 """The only writers of what is wanted: the admin, REST and the cluster's bridge all call these.
 
-Each is one transaction that changes the row, appends an event and wakes the reconciler after the commit. ``actor`` names
-the person or token that asked; ``now`` is the caller's clock.
+Each is one transaction that changes the row, appends an event and wakes the reconciler after the commit. ``actor``
+names the person or token that asked; ``now`` is the caller's clock.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def collect_orphans(
     Raises the ProviderError of a listing that failed; what a partial listing does not show is left for the next sweep.
     """
     listed = provider.list()
-    # Read after the listing: the row of a proxy is older than its instance, so what is listed and has no row is nobody's.
+    # Read after the listing: a row is older than its instance, so what is listed and has no row is nobody's.
     owners = {proxy.uid: proxy for proxy in Proxy.objects.filter(uid__in={i.identity.proxy_uid for i in listed})}
     strays = find_strays(listed, owners, fleet_id=settings().fleet_id, min_age=min_age, now=now)
     found = []

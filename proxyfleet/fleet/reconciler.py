@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from providers.base import DeleteStyle, Provider
 from providers.errors import InstanceNotFound, ProviderError, Unavailable
 from providers.instances import Identity, InstanceRequest, Placement, hash_instance
-from providers.profiles import profile_of
 from providers.registry import Providers, entry_of
 from proxyfleet.conf import settings
 from proxyfleet.fleet import claims, cloudinit
@@ -71,7 +70,7 @@ def take_snapshot(
     deleting = proxy.deletion_requested_at is not None
     external = proxy.is_external
     configured = providers.names()
-    profile = profile_of(providers.driver_of(entry_of(proxy.provider_id) if proxy.provider_id else proxy.provider))
+    profile = providers.profile(entry_of(proxy.provider_id) if proxy.provider_id else proxy.provider)
     provisioned = next((c for c in proxy.conditions if c["type"] == "Provisioned" and c["status"] == "Unknown"), None)
     return Snapshot(
         external=external,
@@ -143,9 +142,7 @@ def _observe(snapshot: Snapshot, providers: Providers, now: datetime) -> Observa
         return Unreadable(error)
 
 
-def _act(
-    action: Action, proxy: Proxy, snapshot: Snapshot, user_data: bytes | None, providers: Providers
-) -> Outcome:
+def _act(action: Action, proxy: Proxy, snapshot: Snapshot, user_data: bytes | None, providers: Providers) -> Outcome:
     match action:
         case CreateInstance():
             return providers.get(proxy.provider).create(
@@ -173,7 +170,9 @@ def _sweep_strays(proxy: Proxy, provider: Provider) -> None:
     """Delete every instance that names this proxy as its owner: the row holds none."""
     listed = provider.list()
     if listed.is_partial:
-        raise Unavailable(f"{', '.join(listed.unreachable)} did not answer: an interrupted create may have left something there")
+        raise Unavailable(
+            f"{', '.join(listed.unreachable)} did not answer: an interrupted create may have left something there"
+        )
     for instance in listed:
         if instance.identity.proxy_uid == proxy.uid:
             provider.delete(instance.provider_id)

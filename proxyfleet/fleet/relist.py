@@ -1,4 +1,4 @@
-"""Notices what nobody told us: instances that vanished or stopped by themselves. One listing a provider, no write at rest."""
+"""Notices what nobody told us: instances that vanished or stopped by themselves. No write at rest."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ TURN_SECONDS = 20
 
 @shared_task(name="fleet.reconcile")
 def reconcile(*, entry: str) -> int:
-    """Reconcile the proxies of one provider entry that are due, oldest first, until none is; returns how many steps it took."""
+    """Reconcile the proxies of one provider entry until none is due; returns how many steps it took."""
     known = providers()
     configured = frozenset(known.names())
     limit = settings().provider_concurrency

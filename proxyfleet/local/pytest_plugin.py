@@ -21,7 +21,7 @@ SERVERS = ("PROXYFLEET_DATABASE_URL", "PROXYFLEET_BROKER_URL")
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Comes before pytest-django reads the settings. Workers of pytest-xdist inherit the controller's servers."""
-    os.environ.setdefault("PROXYFLEET_SECRET_KEY", "only for tests")
+    os.environ.setdefault("PROXYFLEET_SECRET_KEY", "only for tests, where nothing is secret")
     if all(os.environ.get(name) for name in SERVERS):
         return
     signal.signal(signal.SIGTERM, _terminate)
