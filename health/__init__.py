@@ -1,1 +1,1 @@
-"""Is a proxy usable? Probes through it, the verdict on their results, and the schedule of both."""
+"""Are the proxies usable? Probes, verdicts and the schedule of both."""

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class LeasingConfig(AppConfig):
+    name = "leasing"
+    verbose_name = "Leasing"

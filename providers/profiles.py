@@ -1,0 +1,34 @@
+"""How each driver behaves, readable without importing any of them."""
+
+from __future__ import annotations
+
+from providers.base import AddressSource, BehaviourProfile, CreateStyle, DeleteStyle, ListConsistency
+
+PROFILES: dict[str, BehaviourProfile] = {
+    "process": BehaviourProfile(
+        create=CreateStyle.BLOCKING,
+        delete=DeleteStyle.GONE,
+        address=AddressSource.BACKEND,
+        list_consistency=ListConsistency.IMMEDIATE,
+        call_deadline_seconds=20,
+        poll_seconds=0.5,
+        relist_seconds=1,
+        check_covers="the proxy server's command exists and the state folder can be written",
+    ),
+}
+
+_UNKNOWN_DRIVER = BehaviourProfile(
+    create=CreateStyle.SUBMITTED,
+    delete=DeleteStyle.SUBMITTED,
+    address=AddressSource.BACKEND,
+    list_consistency=ListConsistency.EVENTUAL,
+    call_deadline_seconds=60,
+    poll_seconds=5,
+    relist_seconds=60,
+    check_covers="nothing: this version ships no such driver",
+)
+
+
+def profile_of(driver: str) -> BehaviourProfile:
+    """The profile of a driver type. A type that the configuration knows and this version does not ship is assumed slow."""
+    return PROFILES.get(driver, _UNKNOWN_DRIVER)

@@ -1,0 +1,1 @@
+"""The project package: settings, the Celery app, and the core app `fleet`."""

@@ -1,0 +1,110 @@
+"""The Celery app: its queues, one for each provider entry, and the whole beat schedule as one table."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging, worker_process_init
+from kombu import Queue
+
+from providers.config import EXTERNAL, load_providers_config
+from providers.profiles import profile_of
+from proxyfleet.conf import Settings, settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
+
+DEFAULT_QUEUE = "default"
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+MESSAGE_EXPIRES = 10
+"""Seconds after which a message of the schedule is stale; longer than a busy worker's queue, or nothing would ever run."""
+
+
+def queue_of(entry: str) -> str:
+    """Each provider entry has a queue of its own, so that a silent backend stalls nobody else."""
+    return f"provider.{entry}"
+
+
+def beat_schedule(relist_seconds: Mapping[str, float], conf: Settings) -> dict[str, dict[str, Any]]:
+    """All that happens by the clock. ``relist_seconds`` has one item for each provider entry.
+
+    A message that no worker took before the next one is due expires: work does not pile up while workers are away.
+    """
+    table: dict[str, dict[str, Any]] = {
+        "expire leases": _every(1, "leasing.expire_leases", queue=DEFAULT_QUEUE),
+        "prune history": _every(3600, "leasing.prune", queue=DEFAULT_QUEUE),
+        "prune events": _every(3600, "fleet.prune_events", queue=DEFAULT_QUEUE),
+    }
+    for entry in [*relist_seconds, EXTERNAL]:
+        queue = queue_of(entry)
+        table |= {
+            f"reconcile {entry}": _every(conf.reconcile_interval, "fleet.reconcile", queue=queue, entry=entry),
+            f"probe {entry}": _every(conf.probe_interval, "health.probe_due", queue=queue, entry=entry),
+        }
+    for entry, relist in relist_seconds.items():
+        queue = queue_of(entry)
+        table |= {
+            f"relist {entry}": _every(relist, "fleet.relist", queue=queue, entry=entry),
+            f"collect orphans of {entry}": _every(conf.gc_interval, "fleet.collect_orphans", queue=queue, entry=entry),
+        }
+    return table
+
+
+def _every(seconds: float, task: str, *, queue: str, **kwargs: Any) -> dict[str, Any]:
+    return {"task": task, "schedule": seconds, "kwargs": kwargs, "options": {"queue": queue, "expires": max(seconds, MESSAGE_EXPIRES)}}
+
+
+def queues(entries: Iterable[str]) -> list[Queue]:
+    return [Queue(DEFAULT_QUEUE), *(Queue(queue_of(entry)) for entry in entries)]
+
+
+def _make_app(conf: Settings) -> Celery:
+    profiles = {entry.name: profile_of(entry.type) for entry in load_providers_config(conf.providers_config).entries}
+    relist_seconds = {name: profile.relist_seconds for name, profile in profiles.items()}
+    app = Celery("proxyfleet")
+    app.conf.update(
+        broker_url=conf.broker_url.get_secret_value(),
+        broker_connection_retry_on_startup=True,
+        # A hint is worth a short wait, no more: what it hints at is in the database.
+        broker_transport_options={"socket_timeout": 10, "socket_connect_timeout": 5},
+        task_publish_retry_policy={"max_retries": 2, "interval_start": 0, "interval_step": 0.2},
+        task_ignore_result=True,
+        task_acks_late=True,
+        task_reject_on_worker_lost=False,
+        task_queues=queues([*profiles, EXTERNAL]),
+        task_default_queue=DEFAULT_QUEUE,
+        task_soft_time_limit=60,
+        task_time_limit=90,
+        task_serializer="json",
+        accept_content=["json"],
+        worker_prefetch_multiplier=1,
+        worker_concurrency=conf.worker_concurrency,
+        worker_enable_remote_control=True,
+        worker_send_task_events=True,
+        task_send_sent_event=True,
+        timezone="UTC",
+        beat_schedule=beat_schedule(relist_seconds, conf),
+        beat_max_loop_interval=1,
+    )
+    app.autodiscover_tasks(["proxyfleet.fleet", "health", "leasing"])
+    return app
+
+
+@setup_logging.connect
+def _keep_django_logging(**_: object) -> None:
+    """Django has configured logging already; Celery would replace it."""
+
+
+@worker_process_init.connect
+def _die_with_the_worker(**_: object) -> None:
+    """A pool process must not go on alone after its parent was killed: its claims would look alive."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+app = _make_app(settings())

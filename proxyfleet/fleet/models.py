@@ -1,0 +1,280 @@
+"""What is wanted of each proxy, what it is, and what happened to it.
+
+Each status column has one writer, named above it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, ClassVar
+
+from django.contrib.postgres.indexes import GinIndex
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Case, F, Func, Value, When
+from django.utils import timezone
+
+from proxyfleet.fleet.phases import Phase
+from proxyfleet.fleet.spec import Mode, ProxySpec
+
+class Origin(models.TextChoices):
+    CLUSTER = "cluster", "cluster"
+    """A custom resource owns the spec."""
+    DATABASE = "database", "database"
+    """Declared in the admin or through REST."""
+
+
+class Verdict(models.TextChoices):
+    UNKNOWN = "unknown"
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+
+
+class Proxy(models.Model):
+    """A proxy that an operator declared."""
+
+    # Identity
+    uid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    namespace = models.CharField(max_length=63, default="default")
+    name = models.CharField(max_length=253)
+    origin = models.CharField(max_length=8, choices=Origin, default=Origin.DATABASE, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    # Spec: written by operations (and, for a proxy of the cluster, by the bridge through them).
+    mode = models.CharField(max_length=8, choices=[(mode.value, mode.value) for mode in Mode], default=Mode.MANAGED.value)
+    provider = models.CharField(max_length=63, blank=True)
+    zone = models.CharField(max_length=253, blank=True)
+    machine_type = models.CharField(max_length=253, blank=True)
+    image = models.CharField(max_length=2048, blank=True)
+    cloud_init_inline = models.TextField(null=True, blank=True)  # noqa: DJ001  empty user-data differs from none
+    cloud_init_secret_name = models.CharField(max_length=253, blank=True)
+    cloud_init_secret_key = models.CharField(max_length=253, blank=True)
+    endpoint_host = models.CharField(max_length=253, blank=True)
+    credentials_secret_name = models.CharField(max_length=253, blank=True)
+    port = models.PositiveIntegerField(default=3128, validators=[MinValueValidator(1), MaxValueValidator(65_535)])
+    attributes = models.JSONField(default=dict, blank=True)
+    max_leases = models.PositiveIntegerField(default=10, validators=[MinValueValidator(1)])
+    drain_seconds = models.PositiveIntegerField(default=0)
+    health_url = models.CharField(max_length=2048, blank=True)
+    health_interval_seconds = models.PositiveIntegerField(default=30, validators=[MinValueValidator(1)])
+    health_timeout_seconds = models.PositiveIntegerField(default=10, validators=[MinValueValidator(1)])
+    failure_threshold = models.PositiveIntegerField(default=3, validators=[MinValueValidator(1)])
+    success_threshold = models.PositiveIntegerField(default=1, validators=[MinValueValidator(1)])
+    expected_status = models.JSONField(default=list, blank=True)
+
+    # Intent beside the spec: written by operations.
+    generation = models.PositiveBigIntegerField(default=1, editable=False)
+    replacement = models.PositiveIntegerField(default=0, editable=False)  # part of the instance hash: +1 makes the instance obsolete
+    cordoned = models.BooleanField(default=False, editable=False)
+    skip_cleanup = models.BooleanField(default=False, editable=False)
+    deletion_requested_at = models.DateTimeField(null=True, editable=False)
+
+    # Status: written by the reconciler.
+    phase = models.CharField(max_length=12, choices=[(phase.value, phase.value) for phase in Phase], default=Phase.PENDING.value, editable=False)
+    reason = models.CharField(max_length=64, blank=True, editable=False)
+    message = models.TextField(blank=True, editable=False)
+    conditions = models.JSONField(default=list, editable=False)
+    provider_id = models.CharField(max_length=1024, blank=True, editable=False)
+    instance_hash = models.CharField(max_length=16, blank=True, editable=False)
+    instance_serial = models.PositiveIntegerField(default=0, editable=False)  # +1 with each new instance or address: a verdict belongs to one serial
+    creating_hash = models.CharField(max_length=16, blank=True, editable=False)  # a create of this hash was tried, and whether it made something is not known
+    failed_hash = models.CharField(max_length=16, blank=True, editable=False)  # the provider said of this hash that it can't work
+    address = models.CharField(max_length=253, blank=True, editable=False)
+    address_port = models.PositiveIntegerField(null=True, editable=False)
+    observed_generation = models.PositiveBigIntegerField(default=0, editable=False)
+    provisioning_since = models.DateTimeField(null=True, editable=False)
+    draining_since = models.DateTimeField(null=True, editable=False)
+    error_since = models.DateTimeField(null=True, editable=False)
+    failures = models.PositiveIntegerField(default=0, editable=False)
+    phase_changed_at = models.DateTimeField(default=timezone.now, editable=False)
+    revision = models.PositiveBigIntegerField(default=0, editable=False)  # +1 with each change of status that a person could see
+
+    # Status: written by health.
+    verdict = models.CharField(max_length=9, choices=Verdict, default=Verdict.UNKNOWN, editable=False)
+    probed_serial = models.PositiveIntegerField(default=0, editable=False)  # the instance_serial that the verdict and the counters belong to
+    probe_successes = models.PositiveIntegerField(default=0, editable=False)
+    probe_failures = models.PositiveIntegerField(default=0, editable=False)
+    last_outcome = models.CharField(max_length=32, blank=True, editable=False)
+    health_message = models.TextField(blank=True, editable=False)
+    health_changed_at = models.DateTimeField(null=True, editable=False)
+    egress_ip = models.GenericIPAddressField(null=True, editable=False)
+
+    # The provider entry whose queue works on this proxy: that of the instance, while there is one.
+    lane = models.GeneratedField(
+        expression=Case(
+            When(provider_id="", then=F("provider")),
+            default=Func(F("provider_id"), Value("://"), Value(1), function="split_part"),
+        ),
+        output_field=models.CharField(max_length=63),
+        db_persist=True,
+    )
+
+    # Scheduling: `next_reconcile_at` is set by whoever changes something and cleared by the claim that takes it up.
+    next_reconcile_at = models.DateTimeField(null=True, default=timezone.now, editable=False)
+    retry_at = models.DateTimeField(null=True, editable=False)
+    claim_token = models.UUIDField(null=True, editable=False)
+    claim_expires_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        verbose_name_plural = "proxies"
+        ordering: ClassVar = ["namespace", "name", "id"]
+        constraints: ClassVar = [
+            # A proxy on its way out does not block its name.
+            models.UniqueConstraint(
+                fields=["namespace", "name"], condition=models.Q(deletion_requested_at=None), name="proxy_name_unique"
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["lane", "next_reconcile_at"], condition=models.Q(next_reconcile_at__isnull=False), name="proxy_due"),
+            models.Index(fields=["claim_expires_at"], condition=models.Q(claim_token__isnull=False), name="proxy_claimed"),
+            models.Index(fields=["provider", "phase"], name="proxy_provider_phase"),
+            models.Index(fields=["namespace", "name", "id"], name="proxy_order"),
+            GinIndex(fields=["attributes"], opclasses=["jsonb_path_ops"], name="proxy_attributes"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_external(self) -> bool:
+        return self.mode == Mode.EXTERNAL
+
+    @property
+    def current_verdict(self) -> Verdict:
+        """The verdict on the instance of now; that on an earlier one counts for nothing."""
+        return Verdict(self.verdict) if self.probed_serial == self.instance_serial else Verdict.UNKNOWN
+
+    @property
+    def is_leasable(self) -> bool:
+        return self.phase == Phase.READY and not self.cordoned and self.deletion_requested_at is None
+
+    @property
+    def spec(self) -> ProxySpec:
+        """The declared spec, built from the columns."""
+        declared: dict[str, Any] = {
+            "mode": self.mode,
+            "provider": self.provider,
+            "placement": {"zone": self.zone, "machineType": self.machine_type, "image": self.image},
+            "port": self.port,
+            "attributes": self.attributes,
+            "maxLeases": self.max_leases,
+            "drainSeconds": self.drain_seconds,
+            "healthCheck": {
+                "url": self.health_url or None,
+                "intervalSeconds": self.health_interval_seconds,
+                "timeoutSeconds": self.health_timeout_seconds,
+                "failureThreshold": self.failure_threshold,
+                "successThreshold": self.success_threshold,
+                "expectedStatus": self.expected_status,
+            },
+        }
+        if self.cloud_init_inline is not None:
+            declared["cloudInit"] = {"inline": self.cloud_init_inline}
+        elif self.cloud_init_secret_name:
+            declared["cloudInit"] = {"secretRef": {"name": self.cloud_init_secret_name, "key": self.cloud_init_secret_key}}
+        if self.endpoint_host:
+            declared["endpoint"] = {"host": self.endpoint_host}
+            if self.credentials_secret_name:
+                declared["endpoint"]["credentialsSecretRef"] = {"name": self.credentials_secret_name}
+        return ProxySpec.parse(declared)
+
+    @spec.setter
+    def spec(self, spec: ProxySpec) -> None:
+        secret = spec.cloud_init.secret_ref
+        credentials = spec.endpoint.credentials_secret_ref if spec.endpoint else None
+        self.mode = spec.mode.value
+        self.provider = spec.provider
+        self.zone = spec.placement.zone
+        self.machine_type = spec.placement.machine_type
+        self.image = spec.placement.image
+        self.cloud_init_inline = spec.cloud_init.inline
+        self.cloud_init_secret_name = secret.name if secret else ""
+        self.cloud_init_secret_key = secret.key if secret else ""
+        self.endpoint_host = spec.endpoint.host if spec.endpoint else ""
+        self.credentials_secret_name = credentials.name if credentials else ""
+        self.port = spec.port
+        self.attributes = dict(spec.attributes)
+        self.max_leases = spec.max_leases
+        self.drain_seconds = spec.drain_seconds
+        self.health_url = spec.health_check.url or ""
+        self.health_interval_seconds = spec.health_check.interval_seconds
+        self.health_timeout_seconds = spec.health_check.timeout_seconds
+        self.failure_threshold = spec.health_check.failure_threshold
+        self.success_threshold = spec.health_check.success_threshold
+        self.expected_status = list(spec.health_check.expected_status)
+
+
+SPEC_COLUMNS = (
+    "mode", "provider", "zone", "machine_type", "image", "cloud_init_inline", "cloud_init_secret_name", "cloud_init_secret_key",
+    "endpoint_host", "credentials_secret_name", "port", "attributes", "max_leases", "drain_seconds", "health_url",
+    "health_interval_seconds", "health_timeout_seconds", "failure_threshold", "success_threshold", "expected_status",
+)  # fmt: skip
+
+
+class EventKind(models.TextChoices):
+    DECLARED = "Declared"
+    SPEC_CHANGED = "SpecChanged"
+    PHASE_CHANGED = "PhaseChanged"
+    INSTANCE_CREATED = "InstanceCreated"
+    INSTANCE_LOST = "InstanceLost"
+    INSTANCE_DELETED = "InstanceDeleted"
+    INSTANCE_ABANDONED = "InstanceAbandoned"
+    PROVIDER_ERROR = "ProviderError"
+    HEALTH_CHANGED = "HealthChanged"
+    REPLACEMENT_REQUESTED = "ReplacementRequested"
+    DELETION_REQUESTED = "DeletionRequested"
+    CORDONED = "Cordoned"
+    UNCORDONED = "Uncordoned"
+    SKIP_CLEANUP_REQUESTED = "SkipCleanupRequested"
+    RELEASED = "Released"
+    ORPHAN_DELETED = "OrphanDeleted"
+
+
+class ProxyEvent(models.Model):
+    """One thing that happened to a proxy. Outlives the proxy, until retention."""
+
+    proxy = models.ForeignKey(Proxy, on_delete=models.SET_NULL, null=True, related_name="events")
+    proxy_uid = models.UUIDField()
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=24, choices=EventKind)
+    reason = models.CharField(max_length=64, blank=True)
+    message = models.TextField(blank=True)
+    old_phase = models.CharField(max_length=12, blank=True)
+    new_phase = models.CharField(max_length=12, blank=True)
+    actor = models.CharField(max_length=150, blank=True)  # the person or token that asked for it; empty: the product itself
+
+    class Meta:
+        verbose_name = "event"
+        ordering: ClassVar = ["-id"]
+        indexes: ClassVar = [
+            models.Index(fields=["proxy_uid", "-id"], name="event_of_proxy"),
+            models.Index(fields=["at"], name="event_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.namespace}/{self.name} {self.kind}"
+
+
+class ProviderState(models.Model):
+    """What the schedules remember of a provider entry; `external` stands for the External proxies."""
+
+    entry = models.CharField(max_length=63, primary_key=True)
+
+    # Written by health.
+    probed_until = models.DateTimeField(null=True)  # probes due up to here have been taken up
+    probe_claim_token = models.UUIDField(null=True)
+    probe_claim_expires_at = models.DateTimeField(null=True)
+
+    # Written by the orphan GC.
+    orphans_swept_at = models.DateTimeField(null=True)
+    orphans = models.JSONField(default=list)  # what the last sweep found: providerID, owner, age and what was done
+    orphans_error = models.TextField(blank=True)
+
+    class Meta:
+        verbose_name = "provider state"
+        ordering: ClassVar = ["entry"]
+
+    def __str__(self) -> str:
+        return self.entry

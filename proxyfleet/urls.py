@@ -1,0 +1,15 @@
+"""Where everything is served: the admin, the API and the checks of an orchestrator."""
+
+from django.contrib import admin
+from django.urls import include, path
+from django.views.generic import RedirectView
+
+from proxyfleet.fleet import views
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/", admin.site.urls),
+    path("v1/", include("leasing.api.urls")),
+    path("healthz", views.healthz),
+    path("readyz", views.readyz),
+]
