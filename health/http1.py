@@ -8,13 +8,14 @@ import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import urlsplit
+
+from pydantic import AnyHttpUrl, TypeAdapter
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-9]\d\d)(?: [^\r\n]*)?\r?\n")
 _STATUS_LINE_START = b"HTTP/1."
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[^\r\n]*\r?\n")
-_PRINTABLE = re.compile(r"[!-~]+")
+_URL = TypeAdapter(AnyHttpUrl)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -53,24 +54,22 @@ class Target:
 
 @lru_cache(maxsize=1024)
 def parse_target(url: str) -> Target:
-    """Take a probe URL apart.
+    """Take a probe URL apart, by the same rules as the declaration's validator: other hosts than ASCII become punycode.
 
-    Raises ValueError when it is not an http(s) URL in printable ASCII, or carries credentials.
+    Raises ValueError when no probe can fetch it.
     """
-    if not _PRINTABLE.fullmatch(url):
-        raise ValueError("a probe URL is printable ASCII without spaces; write other hosts in punycode")
-    parts = urlsplit(url)
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
-        raise ValueError("a probe URL starts with http:// or https:// and names a host")
-    if "@" in parts.netloc:
-        raise ValueError("a probe URL carries no credentials")
-    if ":" not in parts.hostname:
-        parts.hostname.encode("idna")  # the check of lengths that TLS would make in the middle of a probe
+    try:
+        parts = _URL.validate_python(url)
+        host = (parts.host or "").strip("[]")
+        if ":" not in host:
+            host.encode("idna")  # TLS would find too long a label only in the middle of a probe
+    except ValueError:
+        raise ValueError("healthCheck.url is not an http(s) URL of a valid host") from None
+    if parts.username or parts.password:
+        raise ValueError("healthCheck.url must not carry credentials")
     port = _DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port
-    if port == 0:
-        raise ValueError("a probe URL's port is 1 to 65535")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(scheme=parts.scheme, host=parts.hostname, port=port, path=path)
+    return Target(scheme=parts.scheme, host=host, port=port, path=path)
 
 
 def basic_authorization(username: str, password: str) -> str:

@@ -21,6 +21,7 @@ from health.connections import ForbiddenAddressError, UnresolvedHostError, conne
 from health.http1 import (
     Head,
     HTTPFormatError,
+    Target,
     basic_authorization,
     complete_body,
     connect_request,
@@ -69,7 +70,7 @@ class Outcome(StrEnum):
     BAD_STATUS = "BadStatus"
     """A response arrived, with a status that was not expected."""
     PROTOCOL_ERROR = "ProtocolError"
-    """What arrived is not HTTP, is cut short, or is far too long."""
+    """What arrived is not HTTP, is cut short, or is far too long; or the URL itself can't be fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class ProxyCredentials:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What to fetch, through which proxy. Raises ValueError for a URL that can't be probed."""
+    """What to fetch, through which proxy."""
 
     key: Hashable
     """The caller's name for the proxy; comes back in the result."""
@@ -93,9 +94,6 @@ class ProbeRequest:
     expected_status: frozenset[int] | None = None
     """None: any 2xx or 3xx."""
     credentials: ProxyCredentials | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        parse_target(self.url)
 
     def expects(self, status: int) -> bool:
         return 200 <= status < 400 if self.expected_status is None else status in self.expected_status
@@ -162,7 +160,11 @@ async def probe(request: ProbeRequest, tls: ssl.SSLContext) -> ProbeResult:
 
     Raises OSError only when this machine has no descriptors or memory left, which says nothing about the proxy.
     """
-    attempt = _Attempt(request, tls)
+    try:
+        target = parse_target(request.url)
+    except ValueError as error:
+        return ProbeResult(request.key, Outcome.PROTOCOL_ERROR, Stage.CONNECT, {}, str(error))
+    attempt = _Attempt(request, target, tls)
     outcome, message = Outcome.OK, ""
     try:
         async with asyncio.timeout(request.timeout_seconds):
@@ -192,13 +194,13 @@ class _ProbeFailedError(Exception):
 class _Attempt:
     """One run of a probe, and what is known of it so far: it may be cut off at any moment."""
 
-    def __init__(self, request: ProbeRequest, tls: ssl.SSLContext) -> None:
+    def __init__(self, request: ProbeRequest, target: Target, tls: ssl.SSLContext) -> None:
         self.stage = Stage.CONNECT
         self.status: int | None = None
         self.egress_ip: str | None = None
         self._request = request
         self._tls = tls
-        self._target = parse_target(request.url)
+        self._target = target
         self._proxy = f"the proxy {request.proxy_host} port {request.proxy_port}"
         self._seconds: dict[Stage, float] = {}
         self._stage_began = time.perf_counter()

@@ -76,7 +76,9 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def serving(script: Script, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> AsyncIterator[Server]:
+async def serving(
+    script: Script, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[Server]:
     """Run ``script`` on every connection. Its end closes the connection; the context's end cancels what still runs."""
     heads: list[bytes] = []
     connections: set[asyncio.Task[None]] = set()
