@@ -94,8 +94,6 @@ async def serving(
             writer.transport.abort()
         finally:
             connections.discard(task)
-            if writer.can_write_eof() and not writer.transport.is_closing():
-                writer.write_eof()
             writer.close()
 
     server = await asyncio.start_server(serve, host, 0, ssl=tls, backlog=512)

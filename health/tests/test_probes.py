@@ -124,7 +124,7 @@ RESPONSES = [
     Case("slow drip of a body", drip(text(200, b"203.0.113.9"), seconds_per_byte=0.05), Outcome.TIMEOUT, RESPONSE),
     Case("body that stalls", answer_and_stay(text(200, b"203.")), Outcome.TIMEOUT, RESPONSE, 200),
     Case("interim response only", answer_and_stay(text(100)), Outcome.TIMEOUT, RESPONSE, 100),
-    Case("endless interim responses", answer_forever(b"", text(100)), Outcome.PROTOCOL_ERROR, RESPONSE, 100),
+    Case("endless interim responses", answer_forever(b"", text(100) * 99), Outcome.PROTOCOL_ERROR, RESPONSE, 100),
     Case("endless headers", answer_forever(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n" * 99), Outcome.PROTOCOL_ERROR, RESPONSE),
     Case("endless header", answer_forever(b"HTTP/1.1 200 OK\r\nA: ", b"b" * 4096), Outcome.PROTOCOL_ERROR, RESPONSE),
     Case("garbage", answer_and_stay(bytes(range(256))), Outcome.PROTOCOL_ERROR, RESPONSE),
@@ -347,11 +347,10 @@ def test_accept_queue_that_is_full(certificates: Certificates) -> None:
         fillers = [socket.socket() for _ in range(8)]
         try:
             for filler in fillers:
-                filler.setblocking(False)
+                filler.settimeout(0)
                 filler.connect_ex(address)
-            result = asyncio.run(
-                probe(_request(address[1], url="https://x.example/", timeout=SHORT), certificates.prober)
-            )
+            request = _request(address[1], url="https://target.example/", timeout=SHORT)
+            result = asyncio.run(probe(request, certificates.prober))
         finally:
             for filler in fillers:
                 filler.close()
@@ -422,14 +421,7 @@ def test_nothing_is_left_behind(certificates: Certificates) -> None:
 @hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     start=st.sampled_from(
-        [
-            b"",
-            b"HTTP/1.1 200 OK\r\n",
-            b"HTTP/1.1 200\r\n\r\n",
-            b"HTTP/1.0 407 ",
-            text(200, b"", CHUNKED),
-            text(200, b'{"ip"'),
-        ]
+        [b"", b"HTTP/1.1 200 OK\r\n", CONSENT, b"HTTP/1.0 407 ", text(200, b"", CHUNKED), text(200, b"{")]
     ),
     rest=st.binary(max_size=300),
     stays=st.booleans(),
