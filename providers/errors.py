@@ -30,7 +30,7 @@ class Unavailable(ProviderError):
 
 
 class Blocked(ProviderError):
-    """Nothing is wrong with the proxy's spec, but someone else must act first: it waits, with a long backoff, and says so."""
+    """Nothing is wrong with the proxy's spec, but someone else must act first: it waits, with a long backoff."""
 
 
 class QuotaExceeded(Blocked):
@@ -43,6 +43,10 @@ class AuthenticationFailed(Blocked):
 
 class PermissionDenied(Blocked):
     """The backend knows us and refuses this call."""
+
+
+class Misconfigured(Blocked):
+    """The entry can't work as configured on this machine: a driver, a library or a program is missing or fails."""
 
 
 class PermanentError(ProviderError):

@@ -21,7 +21,7 @@ SERVERS = ("PROXYFLEET_DATABASE_URL", "PROXYFLEET_BROKER_URL")
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Comes before pytest-django reads the settings. Workers of pytest-xdist inherit the controller's servers."""
-    os.environ.setdefault("PROXYFLEET_SECRET_KEY", "signs nothing but the sessions of tests")
+    os.environ.setdefault("PROXYFLEET_SECRET_KEY", "only for tests, where nothing is secret")
     if all(os.environ.get(name) for name in SERVERS):
         return
     signal.signal(signal.SIGTERM, _terminate)
@@ -29,7 +29,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     early_config.add_cleanup(stack.close)
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="proxyfleet-tests-"))
     servers = stack.enter_context(LocalServers(Path(folder), throwaway=True))
-    os.environ.setdefault("PROXYFLEET_STATE_DIR", folder)
     os.environ["PROXYFLEET_DATABASE_URL"] = servers.database_url
     os.environ["PROXYFLEET_BROKER_URL"] = servers.broker_url
 
