@@ -24,6 +24,9 @@ LAST_RESTART_SECONDS = 30.0
 STEADY_SECONDS = 60
 """Having run for so long, a program is restarted as if it had never failed before."""
 
+DOUBLED_SIGNAL_SECONDS = 1
+"""``make`` passes on a signal that its whole group has got already: so soon, a second one is no second wish."""
+
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -54,12 +57,12 @@ class Supervisor:
         self._output = Output(stream, [program.name for program in programs])
         self._services: list[_Service] = []
         self._selector = selectors.DefaultSelector()
-        self._stop_requested = False
+        self._stop_requested_at: float | None = None
         self._impatient = False
 
     @property
     def _stopping(self) -> bool:
-        return self._stop_requested or self._output.reader_is_gone
+        return self._stop_requested_at is not None or self._output.reader_is_gone
 
     def run(self) -> None:
         """Returns after an orderly stop. Raises LocalError, after stopping all, when a program does not come up."""
@@ -71,7 +74,7 @@ class Supervisor:
                 while not self._stopping:
                     self._turn()
             finally:
-                self._stop_requested = True
+                self._stop_requested_at = self._stop_requested_at or time.monotonic()
                 self._services = [service for service in self._services if service.restart_at is None]
                 while self._services:
                     self._stop(self._services[-1])
@@ -190,8 +193,9 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _on_stop_signal(self, *_: object) -> None:
-        self._impatient = self._stop_requested
-        self._stop_requested = True
+        now = time.monotonic()
+        self._stop_requested_at = self._stop_requested_at or now
+        self._impatient = now - self._stop_requested_at > DOUBLED_SIGNAL_SECONDS
 
 
 def _ending(status: int) -> str:
