@@ -1,4 +1,4 @@
-"""A fleet on a backend in memory, with a clock that tests move: the reconciler, claims, leases and GC are the real ones."""
+"""A fleet on a backend in memory and a clock that tests move; reconciler, claims, leases and GC are the real ones."""
 
 from __future__ import annotations
 
