@@ -18,6 +18,8 @@ from proxyfleet.local.processes import Program
 
 DATABASE = "proxyfleet"
 SUPERUSER = "postgres"
+SHARED_FOLDER = Path("/var/tmp")  # noqa: S108 - what is made there is verified by private_folder()
+"""Holds the data that the account could not reach below a closed home; survives a reboot, unlike /tmp."""
 
 THROWAWAY_OPTIONS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off")
 """For data that nobody misses after a power cut: tests."""
@@ -30,11 +32,11 @@ class Postgres:
     """
 
     def __init__(self, var: Path, *, throwaway: bool = False, account: Account | None = None) -> None:
-        var = var.absolute()
+        var = var.resolve()
         self._account = unprivileged_account() if account is None else account
         self._throwaway = throwaway
         reachable = self._account.can_reach(var)
-        self._home = var if reachable else Path("/var/tmp") / folder_name(var)  # noqa: S108 - verified by private_folder
+        self._home = var if reachable else SHARED_FOLDER / folder_name(var)
         self._sockets = (runtime_folder(var) if reachable else self._home / "run") / "postgres"
         self._data = self._home / "postgres"
 
@@ -54,8 +56,7 @@ class Postgres:
         mode = 0o700 if self._account.uid is None else 0o711
         private_folder(self._home, mode=mode)
         private_folder(self._sockets.parent, mode=mode)
-        if not self._sockets.exists():
-            self._account.own(private_folder(self._sockets))
+        private_folder(self._sockets, owner=self._account.uid)
         stop_leftovers("postgres", self._data)
         if self._data.exists():
             (self._data / "postmaster.pid").unlink(missing_ok=True)
@@ -66,7 +67,7 @@ class Postgres:
         """Make the cluster and its database beside their final place: a run killed half-way starts over."""
         fresh = self._data.with_name("postgres.new")
         shutil.rmtree(fresh, ignore_errors=True)
-        self._account.own(private_folder(fresh))
+        private_folder(fresh, owner=self._account.uid)
         initdb = [self._binary("initdb"), "--pgdata", str(fresh), "--username", SUPERUSER, "--auth", "trust"]
         # PostgreSQL's own C.UTF-8: every machine has it, and indexes survive a new libc.
         locale = ["--encoding", "UTF8", "--locale", "C", "--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"]
