@@ -18,7 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from providers.blocks import BLOCKS, Block
 
-RESERVED_NAME = "external"
+EXTERNAL = "external"
 """Where an entry's name stands for a provider (queues, metrics, limits), this one stands for proxies that have none."""
 
 _ENTRY_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -111,8 +111,8 @@ def _read_entry(node: yaml.Node, position: int) -> tuple[ProviderEntry | None, l
         problems.append("name: missing")
     elif not isinstance(name, str) or not _ENTRY_NAME.fullmatch(name):
         problems.append(f"name: {_NAME_RULE}")
-    elif name == RESERVED_NAME:
-        problems.append(f"name: {RESERVED_NAME!r} is reserved for proxies that have no provider")
+    elif name == EXTERNAL:
+        problems.append(f"name: {EXTERNAL!r} is reserved for proxies that have no provider")
 
     block = None
     if "type" not in raw:

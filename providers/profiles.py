@@ -30,5 +30,5 @@ _UNKNOWN_DRIVER = BehaviourProfile(
 
 
 def profile_of(driver: str) -> BehaviourProfile:
-    """The profile of a driver type. A type that the configuration knows and this version does not ship is assumed slow."""
+    """The profile of a driver type; a type that this version does not ship is assumed slow."""
     return PROFILES.get(driver, _UNKNOWN_DRIVER)

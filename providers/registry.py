@@ -12,9 +12,10 @@ from pathlib import Path
 from threading import Lock
 from typing import cast
 
-from providers.base import Provider
+from providers.base import BehaviourProfile, Provider
 from providers.config import ProviderEntry, ProvidersConfig
 from providers.errors import Misconfigured
+from providers.profiles import profile_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class Providers:
             return self._config.entries[name]
         except KeyError:
             raise UnknownProvider(name) from None
+
+    def profile(self, name: str) -> BehaviourProfile:
+        """How the driver of an entry behaves, without importing it; an entry that is not configured is assumed slow."""
+        entry = self._config.entries.get(name)
+        return profile_of(entry.type if entry else "")
 
     def get(self, name: str) -> Provider:
         """Raises UnknownProvider, or Misconfigured when the driver is not there; a later call tries again."""

@@ -16,18 +16,14 @@ from kombu import Queue
 from providers.config import EXTERNAL, load_providers_config
 from providers.profiles import profile_of
 from proxyfleet.conf import Settings, settings
+from proxyfleet.fleet.queues import DEFAULT_QUEUE, queue_of
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
 
-DEFAULT_QUEUE = "default"
+
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MESSAGE_EXPIRES = 10
-"""Seconds after which a message of the schedule is stale; longer than a busy worker's queue, or nothing would ever run."""
-
-
-def queue_of(entry: str) -> str:
-    """Each provider entry has a queue of its own, so that a silent backend stalls nobody else."""
-    return f"provider.{entry}"
+"""Seconds after which a message of the schedule is stale; longer than a busy queue, or nothing would ever run."""
 
 
 def beat_schedule(relist_seconds: Mapping[str, float], conf: Settings) -> dict[str, dict[str, Any]]:
@@ -56,7 +52,12 @@ def beat_schedule(relist_seconds: Mapping[str, float], conf: Settings) -> dict[s
 
 
 def _every(seconds: float, task: str, *, queue: str, **kwargs: Any) -> dict[str, Any]:
-    return {"task": task, "schedule": seconds, "kwargs": kwargs, "options": {"queue": queue, "expires": max(seconds, MESSAGE_EXPIRES)}}
+    return {
+        "task": task,
+        "schedule": seconds,
+        "kwargs": kwargs,
+        "options": {"queue": queue, "expires": max(seconds, MESSAGE_EXPIRES)},
+    }
 
 
 def queues(entries: Iterable[str]) -> list[Queue]:
@@ -64,7 +65,9 @@ def queues(entries: Iterable[str]) -> list[Queue]:
 
 
 def _make_app(conf: Settings) -> Celery:
-    profiles = {entry.name: profile_of(entry.type) for entry in load_providers_config(conf.providers_config).entries}
+    profiles = {
+        entry.name: profile_of(entry.type) for entry in load_providers_config(conf.providers_config).entries.values()
+    }
     relist_seconds = {name: profile.relist_seconds for name, profile in profiles.items()}
     app = Celery("proxyfleet")
     app.conf.update(

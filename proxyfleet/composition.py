@@ -2,6 +2,7 @@
 
 from health.engine import CeleryProber
 from leasing.book import DatabaseLeaseBook
+
 from proxyfleet.fleet.ports import ports
 
 

@@ -1,4 +1,4 @@
-"""Every ``PROXYFLEET_*`` variable: typed, frozen, read once. ``manage.py settings`` and docs/settings.md show this table."""
+"""Every ``PROXYFLEET_*`` variable: typed, frozen, read once. ``manage.py settings`` shows this table."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore")
 
-    database_url: SecretStr = Field(description="PostgreSQL to keep everything in, as postgres://user:password@host/name.")
+    database_url: SecretStr = Field(
+        description="PostgreSQL to keep everything in, as postgres://user:password@host/name."
+    )
     broker_url: SecretStr = Field(description="Celery's broker: redis://, redis+socket:// or amqp://.")
-    secret_key: SecretStr = Field(min_length=32, description="Signs sessions and cursors; at least 32 characters, secret.")
+    secret_key: SecretStr = Field(
+        min_length=32, description="Signs sessions and cursors; at least 32 characters, secret."
+    )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("localhost", "127.0.0.1", "[::1]"),
         description="Host names that the admin and the API answer to, comma-separated.",
@@ -36,11 +40,18 @@ class Settings(BaseSettings):
     )
     fleet_id: str = Field(
         default="proxyfleet",
-        description="Names this fleet on every instance: two installations that share a backend need two ids. At most 16 of [a-z0-9-].",
+        description="Marks every instance as this fleet's; installations that share a backend need different ids. "
+        "At most 16 of [a-z0-9-].",
     )
-    providers_config: Path | None = Field(default=None, description="The providers file; none means External proxies only.")
-    state_dir: Path = Field(default=Path("var"), description="Where this machine keeps state: the process provider's instances.")
-    discovery_addr: str = Field(default=":8090", description="Where the API, the admin and /metrics listen: [host]:port.")
+    providers_config: Path | None = Field(
+        default=None, description="The providers file; none means External proxies only."
+    )
+    state_dir: Path = Field(
+        default=Path("var"), description="Where this machine keeps state: the process provider's instances."
+    )
+    discovery_addr: str = Field(
+        default=":8090", description="Where the API, the admin and /metrics listen: [host]:port."
+    )
     discovery_token: SecretStr | None = Field(default=None, description="Seeds one API token with every scope.")
     worker_concurrency: int = Field(default=8, ge=1, description="Celery processes of one worker.")
     provider_concurrency: int = Field(
@@ -49,7 +60,9 @@ class Settings(BaseSettings):
     provision_timeout: float = Field(
         default=900, gt=0, description="A new instance without an address after this long is deleted and made again."
     )
-    reconcile_interval: float = Field(default=2, gt=0, description="How often the sweep looks for proxies that are due.")
+    reconcile_interval: float = Field(
+        default=2, gt=0, description="How often the sweep looks for proxies that are due."
+    )
     gc_interval: float = Field(default=300, gt=0, description="How often each provider is searched for orphans.")
     gc_min_age: float = Field(
         default=600, ge=0, description="Orphans younger than this, by the provider's own clock, are left alone."
@@ -60,14 +73,17 @@ class Settings(BaseSettings):
         description="Fetched through every proxy whose spec names no URL of its own.",
     )
     probe_ca_file: Path | None = Field(
-        default=None, description="Certificates that probes trust besides the system's, as PEM: for a target of your own."
+        default=None,
+        description="Certificates that probes trust besides the system's, as PEM: for a target of your own.",
     )
     probe_interval: float = Field(default=1, gt=0, description="How often beat asks which proxies are due for a probe.")
     health_workers: int = Field(default=256, ge=1, description="Probes of one provider that run at the same time.")
     default_lease_ttl: int = Field(default=300, ge=1, description="A lease's time to live when the request names none.")
     max_lease_ttl: int = Field(default=3600, ge=1, description="Longest time to live that a lease can ask for.")
     lease_cooldown: int = Field(default=900, ge=1, description="How long a proxy rests for a target that blocked it.")
-    event_retention_days: int = Field(default=30, ge=1, description="Events and ended leases older than this are deleted.")
+    event_retention_days: int = Field(
+        default=30, ge=1, description="Events and ended leases older than this are deleted."
+    )
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod

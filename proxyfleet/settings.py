@@ -70,7 +70,10 @@ TEMPLATES = [
 
 DATABASES = {
     "default": dj_database_url.parse(
-        SETTINGS.database_url.get_secret_value(), engine="django.db.backends.postgresql", conn_max_age=600, conn_health_checks=True
+        SETTINGS.database_url.get_secret_value(),
+        engine="django.db.backends.postgresql",
+        conn_max_age=600,
+        conn_health_checks=True,
     )
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -17,6 +17,7 @@ from django.utils import timezone
 from proxyfleet.fleet.phases import Phase
 from proxyfleet.fleet.spec import Mode, ProxySpec
 
+
 class Origin(models.TextChoices):
     CLUSTER = "cluster", "cluster"
     """A custom resource owns the spec."""
@@ -41,7 +42,9 @@ class Proxy(models.Model):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     # Spec: written by operations (and, for a proxy of the cluster, by the bridge through them).
-    mode = models.CharField(max_length=8, choices=[(mode.value, mode.value) for mode in Mode], default=Mode.MANAGED.value)
+    mode = models.CharField(
+        max_length=8, choices=[(mode.value, mode.value) for mode in Mode], default=Mode.MANAGED.value
+    )
     provider = models.CharField(max_length=63, blank=True)
     zone = models.CharField(max_length=253, blank=True)
     machine_type = models.CharField(max_length=253, blank=True)
@@ -64,34 +67,50 @@ class Proxy(models.Model):
 
     # Intent beside the spec: written by operations.
     generation = models.PositiveBigIntegerField(default=1, editable=False)
-    replacement = models.PositiveIntegerField(default=0, editable=False)  # part of the instance hash: +1 makes the instance obsolete
+    # Part of the instance hash: +1 makes the instance obsolete.
+    replacement = models.PositiveIntegerField(default=0, editable=False)
     cordoned = models.BooleanField(default=False, editable=False)
     skip_cleanup = models.BooleanField(default=False, editable=False)
     deletion_requested_at = models.DateTimeField(null=True, editable=False)
 
     # Status: written by the reconciler.
-    phase = models.CharField(max_length=12, choices=[(phase.value, phase.value) for phase in Phase], default=Phase.PENDING.value, editable=False)
+    phase = models.CharField(
+        max_length=12,
+        choices=[(phase.value, phase.value) for phase in Phase],
+        default=Phase.PENDING.value,
+        editable=False,
+    )
     reason = models.CharField(max_length=64, blank=True, editable=False)
     message = models.TextField(blank=True, editable=False)
     conditions = models.JSONField(default=list, editable=False)
     provider_id = models.CharField(max_length=1024, blank=True, editable=False)
     instance_hash = models.CharField(max_length=16, blank=True, editable=False)
-    instance_serial = models.PositiveIntegerField(default=0, editable=False)  # +1 with each new instance or address: a verdict belongs to one serial
-    creating_hash = models.CharField(max_length=16, blank=True, editable=False)  # a create of this hash was tried, and whether it made something is not known
-    failed_hash = models.CharField(max_length=16, blank=True, editable=False)  # the provider said of this hash that it can't work
+    # +1 with each new instance or address: a verdict belongs to one serial.
+    instance_serial = models.PositiveIntegerField(default=0, editable=False)
+    # A create of this hash was tried, and whether it made something is not known.
+    creating_hash = models.CharField(max_length=16, blank=True, editable=False)
+    # The entry that was asked to create it.
+    creating_provider = models.CharField(max_length=63, blank=True, editable=False)
+    # The provider said of this hash that it can't work.
+    failed_hash = models.CharField(max_length=16, blank=True, editable=False)
     address = models.CharField(max_length=253, blank=True, editable=False)
     address_port = models.PositiveIntegerField(null=True, editable=False)
     observed_generation = models.PositiveBigIntegerField(default=0, editable=False)
     provisioning_since = models.DateTimeField(null=True, editable=False)
     draining_since = models.DateTimeField(null=True, editable=False)
     error_since = models.DateTimeField(null=True, editable=False)
-    failures = models.PositiveIntegerField(default=0, editable=False)
+    # Provider calls that failed in a row.
+    call_errors = models.PositiveIntegerField(default=0, editable=False)
+    # Instances in a row that never got Ready.
+    instance_failures = models.PositiveIntegerField(default=0, editable=False)
     phase_changed_at = models.DateTimeField(default=timezone.now, editable=False)
-    revision = models.PositiveBigIntegerField(default=0, editable=False)  # +1 with each change of status that a person could see
+    # +1 with each change of status that a person could see.
+    revision = models.PositiveBigIntegerField(default=0, editable=False)
 
     # Status: written by health.
     verdict = models.CharField(max_length=9, choices=Verdict, default=Verdict.UNKNOWN, editable=False)
-    probed_serial = models.PositiveIntegerField(default=0, editable=False)  # the instance_serial that the verdict and the counters belong to
+    # The instance_serial that the verdict and the counters belong to.
+    probed_serial = models.PositiveIntegerField(default=0, editable=False)
     probe_successes = models.PositiveIntegerField(default=0, editable=False)
     probe_failures = models.PositiveIntegerField(default=0, editable=False)
     last_outcome = models.CharField(max_length=32, blank=True, editable=False)
@@ -103,7 +122,9 @@ class Proxy(models.Model):
     lane = models.GeneratedField(
         expression=Case(
             When(provider_id="", then=F("provider")),
-            default=Func(F("provider_id"), Value("://"), Value(1), function="split_part"),
+            default=Func(
+                F("provider_id"), Value("://"), Value(1), function="split_part", output_field=models.CharField()
+            ),
         ),
         output_field=models.CharField(max_length=63),
         db_persist=True,
@@ -125,8 +146,14 @@ class Proxy(models.Model):
             ),
         ]
         indexes: ClassVar = [
-            models.Index(fields=["lane", "next_reconcile_at"], condition=models.Q(next_reconcile_at__isnull=False), name="proxy_due"),
-            models.Index(fields=["claim_expires_at"], condition=models.Q(claim_token__isnull=False), name="proxy_claimed"),
+            models.Index(
+                fields=["lane", "next_reconcile_at"],
+                condition=models.Q(next_reconcile_at__isnull=False),
+                name="proxy_due",
+            ),
+            models.Index(
+                fields=["claim_expires_at"], condition=models.Q(claim_token__isnull=False), name="proxy_claimed"
+            ),
             models.Index(fields=["provider", "phase"], name="proxy_provider_phase"),
             models.Index(fields=["namespace", "name", "id"], name="proxy_order"),
             GinIndex(fields=["attributes"], opclasses=["jsonb_path_ops"], name="proxy_attributes"),
@@ -171,7 +198,9 @@ class Proxy(models.Model):
         if self.cloud_init_inline is not None:
             declared["cloudInit"] = {"inline": self.cloud_init_inline}
         elif self.cloud_init_secret_name:
-            declared["cloudInit"] = {"secretRef": {"name": self.cloud_init_secret_name, "key": self.cloud_init_secret_key}}
+            declared["cloudInit"] = {
+                "secretRef": {"name": self.cloud_init_secret_name, "key": self.cloud_init_secret_key}
+            }
         if self.endpoint_host:
             declared["endpoint"] = {"host": self.endpoint_host}
             if self.credentials_secret_name:
@@ -205,7 +234,8 @@ class Proxy(models.Model):
 
 
 SPEC_COLUMNS = (
-    "mode", "provider", "zone", "machine_type", "image", "cloud_init_inline", "cloud_init_secret_name", "cloud_init_secret_key",
+    "mode", "provider", "zone", "machine_type", "image", "cloud_init_inline", "cloud_init_secret_name",
+    "cloud_init_secret_key",
     "endpoint_host", "credentials_secret_name", "port", "attributes", "max_leases", "drain_seconds", "health_url",
     "health_interval_seconds", "health_timeout_seconds", "failure_threshold", "success_threshold", "expected_status",
 )  # fmt: skip
@@ -243,7 +273,8 @@ class ProxyEvent(models.Model):
     message = models.TextField(blank=True)
     old_phase = models.CharField(max_length=12, blank=True)
     new_phase = models.CharField(max_length=12, blank=True)
-    actor = models.CharField(max_length=150, blank=True)  # the person or token that asked for it; empty: the product itself
+    # The person or token that asked for it; empty: the product itself.
+    actor = models.CharField(max_length=150, blank=True)
 
     class Meta:
         verbose_name = "event"
@@ -263,13 +294,15 @@ class ProviderState(models.Model):
     entry = models.CharField(max_length=63, primary_key=True)
 
     # Written by health.
-    probed_until = models.DateTimeField(null=True)  # probes due up to here have been taken up
+    # Probes due up to here have been taken up.
+    probed_until = models.DateTimeField(null=True)
     probe_claim_token = models.UUIDField(null=True)
     probe_claim_expires_at = models.DateTimeField(null=True)
 
     # Written by the orphan GC.
     orphans_swept_at = models.DateTimeField(null=True)
-    orphans = models.JSONField(default=list)  # what the last sweep found: providerID, owner, age and what was done
+    # What the last sweep found: providerID, owner, age and what was done.
+    orphans = models.JSONField(default=list)
     orphans_error = models.TextField(blank=True)
 
     class Meta:

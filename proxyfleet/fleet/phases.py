@@ -47,6 +47,7 @@ TRANSITIONS: dict[Phase, frozenset[Phase]] = {
         {
             Phase.UNHEALTHY,  # the verdict changed
             Phase.PROVISIONING,  # the instance was lost, stopped or lost its address; another is made
+            Phase.PENDING,  # the endpoint of an External proxy changed
             Phase.REPLACING,  # the spec changed
             Phase.FAILED,  # the provider disowns the instance for good
             Phase.TERMINATING,
@@ -56,6 +57,7 @@ TRANSITIONS: dict[Phase, frozenset[Phase]] = {
         {
             Phase.READY,  # the verdict changed
             Phase.PROVISIONING,  # the instance was lost, stopped or lost its address; another is made
+            Phase.PENDING,  # the endpoint of an External proxy changed
             Phase.REPLACING,  # the spec changed
             Phase.FAILED,  # the provider disowns the instance for good
             Phase.TERMINATING,
@@ -98,6 +100,9 @@ BLOCKED_BACKOFF = (timedelta(seconds=60), timedelta(minutes=30))
 
 UNRESOLVED_RECHECK = timedelta(seconds=60)
 """How often a proxy looks again for a missing provider entry or cloud-init; their return also wakes it."""
+
+DRAIN_POLL = timedelta(seconds=2)
+"""How often a draining proxy is asked whether its leases have ended."""
 
 ERROR_GRACE = timedelta(seconds=60)
 """A transient error that lasts longer than this is shown on the proxy."""

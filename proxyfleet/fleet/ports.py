@@ -1,4 +1,4 @@
-"""What the fleet needs of the layers above it, which it may not import. `proxyfleet.composition` fills these in at start."""
+"""What the fleet needs of the layers above it, which it may not import; `proxyfleet.composition` fills it in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class LeaseBook(Protocol):
-    """The leases of the fleet. Every method joins the transaction that it is called in, and writes only the leasing tables."""
+    """The leases of the fleet. Every method joins the caller's transaction and writes only leasing tables."""
 
     def publish(self, proxy_id: int, *, leasable: bool, max_leases: int) -> None:
         """From the commit on, the proxy is leased (or not), up to ``max_leases`` at a time."""
@@ -19,7 +19,7 @@ class LeaseBook(Protocol):
         ...
 
     def end_all(self, proxy_id: int, *, cause: str, now: datetime) -> int:
-        """End all leases of the proxy, keeping ``cause``. Called after ``publish(leasable=False)`` in the same transaction."""
+        """End all leases of the proxy, keeping ``cause``; comes after ``publish(leasable=False)``."""
         ...
 
 

@@ -1,6 +1,7 @@
 """What an operator may declare: the one validator for the admin, REST and custom resources.
 
-Field names and rules are those of the `Proxy` resource. Errors name the field by its path, as ``healthCheck.timeoutSeconds``.
+Field names and rules are those of the `Proxy` resource. Errors name a field by its path, as
+``healthCheck.timeoutSeconds``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    AnyHttpUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 MAX_ATTRIBUTES = 32
@@ -20,7 +30,9 @@ MAX_CLOUD_INIT_BYTES = 262_144
 
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _NAME = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
-_HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)*")
+_HOST = re.compile(
+    r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)*"
+)
 # A mistyped IPv4 address, which a resolver may read in its own way: 127.1, 0x7f.1, 2130706433.
 _NUMERIC_HOST = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*", re.IGNORECASE)
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -42,13 +54,27 @@ class InvalidSpec(Exception):
 
     def __init__(self, errors: Mapping[str, list[str]]) -> None:
         self.errors = dict(errors)
-        super().__init__("; ".join(f"{path}: {message}" for path, messages in self.errors.items() for message in messages))
+        super().__init__(
+            "; ".join(f"{path}: {message}" for path, messages in self.errors.items() for message in messages)
+        )
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(
-        alias_generator=to_camel, extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True, strict=True
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+        strict=True,
     )
+
+    @field_validator("*")
+    @classmethod
+    def _storable(cls, value: Any) -> Any:
+        if isinstance(value, str) and "\x00" in value:
+            raise ValueError("must not hold a NUL character, which PostgreSQL can't keep")
+        return value
 
 
 class PlacementSpec(_Part):
@@ -125,7 +151,7 @@ class HealthCheckSpec(_Part):
     @model_validator(mode="after")
     def _probes_do_not_overlap(self) -> Self:
         if self.timeout_seconds > self.interval_seconds:
-            raise ValueError("timeoutSeconds must not be greater than intervalSeconds")
+            raise ValueError(f"timeoutSeconds: must not be greater than intervalSeconds, {self.interval_seconds}")
         return self
 
 
@@ -148,7 +174,10 @@ class ProxySpec(_Part):
     def _selectable(cls, value: dict[str, str]) -> dict[str, str]:
         for key, text in value.items():
             if not _ATTRIBUTE_KEY.fullmatch(key):
-                raise ValueError(f"the key {key!r} is not a label key: letters, digits, '-', '_' and '.', at most 63, with an optional DNS prefix and '/'")
+                raise ValueError(
+                    f"the key {key!r} is not a label key: at most 63 letters, digits, '-', '_' and '.', "
+                    "with an optional DNS prefix and '/'"
+                )
             if not _ATTRIBUTE_VALUE.fullmatch(text):
                 raise ValueError(f"the value of {key!r} must be at most 63 characters and hold no control characters")
         return value

@@ -1,0 +1,32 @@
+"""The fleet's view of its leases."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import connection
+
+from leasing import endings
+from leasing.models import Lease
+
+_PUBLISH = """
+insert into leasing_proxyload as load (proxy_id, leasable, max_leases, active, ceiling)
+values (%(proxy)s, %(leasable)s, %(max_leases)s, 0, %(max_leases)s)
+on conflict (proxy_id) do update
+set leasable = excluded.leasable, max_leases = excluded.max_leases, ceiling = greatest(excluded.max_leases, load.active)
+where (load.leasable, load.max_leases) is distinct from (excluded.leasable, excluded.max_leases)
+"""
+
+
+class DatabaseLeaseBook:
+    """`proxyfleet.fleet.ports.LeaseBook` on the leasing tables."""
+
+    def publish(self, proxy_id: int, *, leasable: bool, max_leases: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_PUBLISH, {"proxy": proxy_id, "leasable": leasable, "max_leases": max_leases})
+
+    def active(self, proxy_id: int, now: datetime) -> int:
+        return Lease.objects.filter(proxy_id=proxy_id, expires_at__gt=now).count()
+
+    def end_all(self, proxy_id: int, *, cause: str, now: datetime) -> int:
+        return endings.end_of_proxy(proxy_id, cause=cause, now=now)

@@ -1,0 +1,43 @@
+"""Wakes the reconciler at once. Only a hint: what it hints at is in the row, and the sweep finds it there anyway."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+
+from celery import current_app
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Coalesce, Least
+from kombu.exceptions import OperationalError
+
+from proxyfleet.fleet.backends import lane_of, providers
+from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.queues import queue_of
+
+logger = logging.getLogger(__name__)
+
+
+def wake(proxy_ids: Iterable[int], now: datetime) -> None:
+    """These proxies are due now. Joins the caller's transaction; the workers hear of it after the commit."""
+    ids = list(proxy_ids)
+    due = Proxy.objects.filter(pk__in=ids)
+    due.update(next_reconcile_at=Least(Coalesce(F("next_reconcile_at"), now), now))
+    configured = frozenset(providers().names())
+    lanes = {lane_of(lane, configured) for lane in due.values_list("lane", flat=True).distinct()}
+    transaction.on_commit(lambda: kick(lanes))
+
+
+def kick(lanes: Iterable[str]) -> None:
+    """Tell the workers of these provider entries that something is due."""
+    for lane in lanes:
+        send("fleet.reconcile", queue=queue_of(lane), entry=lane)
+
+
+def send(task: str, *, queue: str, **kwargs: object) -> None:
+    """Publish a task that the schedule would do later anyway; a broker that is down costs the hint, nothing else."""
+    try:
+        current_app.send_task(task, kwargs=kwargs, queue=queue)
+    except OperationalError as error:
+        logger.warning("The broker did not take the hint %s for %s; the schedule will do it: %s", task, queue, error)

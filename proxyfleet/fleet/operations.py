@@ -1,0 +1,162 @@
+"""The only writers of what is wanted: the admin, REST and the cluster's bridge all call these.
+
+Each is one transaction that changes the row, appends an event and wakes the reconciler after the commit. ``actor``
+names the person or token that asked; ``now`` is the caller's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from proxyfleet.fleet import hints
+from proxyfleet.fleet.claims import event_of
+from proxyfleet.fleet.models import SPEC_COLUMNS, EventKind, Origin, Proxy
+from proxyfleet.fleet.phases import Phase
+from proxyfleet.fleet.ports import ports
+from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
+
+
+class NotAllowed(Exception):
+    """The operation makes no sense for this proxy now; the message says why."""
+
+
+def declare(
+    namespace: str, name: str, spec: Mapping[str, Any], *, actor: str, now: datetime, uid: UUID | None = None
+) -> Proxy:
+    """A new proxy. Raises InvalidSpec when the spec or the name is wrong, or the name is taken."""
+    check_identity(namespace, name)
+    proxy = Proxy(namespace=namespace, name=name, origin=Origin.DATABASE, created_at=now, phase_changed_at=now)
+    if uid is not None:
+        proxy.uid = uid
+    proxy.spec = ProxySpec.parse(spec)
+    proxy.next_reconcile_at = now
+    try:
+        with transaction.atomic():
+            proxy.save(force_insert=True)
+            _record(proxy, EventKind.DECLARED, now, actor)
+            ports.leases.publish(proxy.pk, leasable=False, max_leases=proxy.max_leases)
+            hints.wake([proxy.pk], now)
+    except IntegrityError as error:
+        if "proxy_name_unique" not in str(error):
+            raise
+        raise InvalidSpec({"name": [f"the proxy {namespace}/{name} exists already"]}) from None
+    return proxy
+
+
+def update(proxy_id: int, spec: Mapping[str, Any], *, actor: str, now: datetime) -> Proxy:
+    """Another spec for a proxy that exists; the same spec changes nothing. Raises InvalidSpec, NotAllowed."""
+    wanted = ProxySpec.parse(spec)
+    with transaction.atomic():
+        proxy = _locked(proxy_id)
+        if wanted.mode != proxy.mode:
+            raise InvalidSpec({"mode": [f"is immutable: the proxy is {proxy.mode}; delete it and declare another"]})
+        before = {column: getattr(proxy, column) for column in SPEC_COLUMNS}
+        proxy.spec = wanted
+        changed = [column for column in SPEC_COLUMNS if getattr(proxy, column) != before[column]]
+        if not changed:
+            return proxy
+        _forget_backoff(proxy)
+        proxy.generation += 1
+        proxy.save(update_fields=[*changed, "generation", *_BACKOFF])
+        _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=", ".join(changed))
+        ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
+        hints.wake([proxy.pk], now)
+    return proxy
+
+
+def request_deletion(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
+    """Ask for the proxy to go: no new leases from this commit on. Asking again changes nothing."""
+    with transaction.atomic():
+        proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
+        if proxy.deletion_requested_at is not None:
+            return proxy
+        proxy.deletion_requested_at = now
+        _forget_backoff(proxy)
+        proxy.save(update_fields=["deletion_requested_at", *_BACKOFF])
+        _record(proxy, EventKind.DELETION_REQUESTED, now, actor)
+        ports.leases.publish(proxy.pk, leasable=False, max_leases=proxy.max_leases)
+        hints.wake([proxy.pk], now)
+    return proxy
+
+
+def skip_cleanup(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
+    """Release the proxy at its deletion without its instance being deleted. What still runs is abandoned."""
+    with transaction.atomic():
+        proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
+        if not proxy.skip_cleanup:
+            proxy.skip_cleanup = True
+            _forget_backoff(proxy)
+            proxy.save(update_fields=["skip_cleanup", *_BACKOFF])
+            _record(proxy, EventKind.SKIP_CLEANUP_REQUESTED, now, actor)
+            hints.wake([proxy.pk], now)
+    return proxy
+
+
+def replace(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
+    """Make another instance from the same spec, with a new address. Raises NotAllowed for an External proxy."""
+    with transaction.atomic():
+        proxy = _locked(proxy_id)
+        if proxy.is_external:
+            raise NotAllowed(f"{proxy} is External: what exists elsewhere can't be replaced from here")
+        proxy.replacement += 1
+        _forget_backoff(proxy)
+        proxy.save(update_fields=["replacement", *_BACKOFF])
+        _record(proxy, EventKind.REPLACEMENT_REQUESTED, now, actor)
+        hints.wake([proxy.pk], now)
+    return proxy
+
+
+def cordon(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
+    """No new leases until it is uncordoned; leases that are out go on."""
+    return _set_cordon(proxy_id, actor, now, cordoned=True)
+
+
+def uncordon(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
+    """Leases are given again."""
+    return _set_cordon(proxy_id, actor, now, cordoned=False)
+
+
+def reconcile_now(proxy_id: int, *, now: datetime) -> None:
+    """Look at the proxy at once: a backoff ends, and a Failed proxy is tried again."""
+    with transaction.atomic():
+        proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
+        _forget_backoff(proxy)
+        if proxy.phase == Phase.FAILED:
+            proxy.failed_hash = ""
+        proxy.save(update_fields=["failed_hash", *_BACKOFF])
+        hints.wake([proxy.pk], now)
+
+
+def _set_cordon(proxy_id: int, actor: str, now: datetime, *, cordoned: bool) -> Proxy:
+    with transaction.atomic():
+        proxy = _locked(proxy_id)
+        if proxy.cordoned != cordoned:
+            proxy.cordoned = cordoned
+            proxy.save(update_fields=["cordoned"])
+            _record(proxy, EventKind.CORDONED if cordoned else EventKind.UNCORDONED, now, actor)
+            ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
+    return proxy
+
+
+_BACKOFF = ("retry_at", "call_errors")
+
+
+def _forget_backoff(proxy: Proxy) -> None:
+    """Something changed: what failed before may work now."""
+    proxy.retry_at, proxy.call_errors = None, 0
+
+
+def _locked(proxy_id: int) -> Proxy:
+    proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
+    if proxy.deletion_requested_at is not None:
+        raise NotAllowed(f"{proxy} is being deleted")
+    return proxy
+
+
+def _record(proxy: Proxy, kind: EventKind, now: datetime, actor: str, *, message: str = "") -> None:
+    event_of(proxy, kind, now, message=message, actor=actor).save()

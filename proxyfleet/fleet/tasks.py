@@ -1,0 +1,77 @@
+"""Celery tasks of the fleet: ids in, one domain call each, safe to run twice or late."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+
+from celery import shared_task
+from django.utils import timezone
+
+from providers.errors import ProviderError
+from proxyfleet.conf import settings
+from proxyfleet.fleet import claims, hints
+from proxyfleet.fleet.backends import providers
+from proxyfleet.fleet.models import ProxyEvent
+from proxyfleet.fleet.orphans import collect_orphans as sweep_orphans
+from proxyfleet.fleet.reconciler import reconcile as reconcile_claimed
+from proxyfleet.fleet.relist import relist as relist_entry
+
+logger = logging.getLogger(__name__)
+
+TURN_SECONDS = 20
+"""After this long a run hands on to a fresh message, well before the task's time limit."""
+
+
+@shared_task(name="fleet.reconcile")
+def reconcile(*, entry: str) -> int:
+    """Reconcile the proxies of one provider entry until none is due; returns how many steps it took."""
+    known = providers()
+    configured = frozenset(known.names())
+    limit = settings().provider_concurrency
+    turn_ends = time.monotonic() + TURN_SECONDS
+    steps = 0
+    while held := claims.claim_next(entry, configured, timezone.now(), limit=limit):
+        reconcile_claimed(held, known, timezone.now())
+        steps += 1
+        if time.monotonic() > turn_ends:
+            hints.kick([entry])
+            break
+    return steps
+
+
+@shared_task(name="fleet.relist")
+def relist(*, entry: str) -> int:
+    """Look for instances of one provider entry that changed by themselves; returns how many proxies were woken."""
+    try:
+        return len(relist_entry(entry, providers().get(entry), timezone.now()))
+    except ProviderError as error:
+        logger.warning("The instances of %s can't be listed: %s", entry, error.detail)
+        return 0
+
+
+@shared_task(name="fleet.collect_orphans")
+def collect_orphans(*, entry: str) -> int:
+    """Delete the orphans of one provider entry; returns how many were found."""
+    conf = settings()
+    try:
+        found = sweep_orphans(
+            entry,
+            providers().get(entry),
+            timezone.now(),
+            min_age=timedelta(seconds=conf.gc_min_age),
+            max_deletes=conf.gc_max_deletes,
+        )
+    except ProviderError as error:
+        logger.warning("Orphans of %s can't be looked for: %s", entry, error.detail)
+        return 0
+    return len(found)
+
+
+@shared_task(name="fleet.prune_events")
+def prune_events() -> int:
+    """Delete events older than the retention; returns how many."""
+    oldest = timezone.now() - timedelta(days=settings().event_retention_days)
+    deleted, _ = ProxyEvent.objects.filter(at__lt=oldest).delete()
+    return deleted
