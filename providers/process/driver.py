@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
@@ -34,7 +34,8 @@ from providers.instances import Instance, InstanceList, InstanceRequest, Instanc
 from providers.process.addresses import Endpoint, choose_endpoint
 from providers.process.folder import Busy, InstanceFolder, Record, locked, make_private
 from providers.process.launch import launching
-from providers.process.processes import Process, end_processes, environment_has, find_process, group_members
+from providers.process.liveness import END_SECONDS, MARK, end, leader_of
+from providers.process.processes import Process, find_process
 from providers.profiles import PROFILES
 from providers.registry import entry_of
 
@@ -45,11 +46,7 @@ DEFAULT_COMMAND = (
 )
 INHERITED_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ")
 """A proxy server gets no others: the product's own environment holds its passwords."""
-MARK = "PROXYFLEET_INSTANCE"
-"""Says in each process of an instance which one it belongs to."""
 
-END_GRACE_SECONDS = 2
-END_SECONDS = 4
 POLL_SECONDS = 0.02
 
 
@@ -74,8 +71,8 @@ class ProcessProvider:
                 record = folder.read()
                 if record is not None and record.identity != request.identity:
                     raise Conflict(f"the name {request.name} is held by another owner")
-                if record is not None and _leader(record) is None:
-                    self._end(record)
+                if record is not None and leader_of(record) is None:
+                    end(record)
                     record = None
                 if record is None:
                     record = self._launch(folder, request, deadline)
@@ -86,7 +83,7 @@ class ProcessProvider:
             found = self._find(provider_id)
             if found is not None:
                 folder, record = found
-                if process := _leader(record):
+                if process := leader_of(record):
                     return self._instance(record, process)
                 self._clear(folder, record.token, deadline=self._deadline())
         raise InstanceNotFound(f"{provider_id} does not run on this machine")
@@ -105,17 +102,12 @@ class ProcessProvider:
                 if not self._our_name.fullmatch(folder.path.name):
                     continue
                 try:
-                    record = folder.read()
-                    if record is None or self._is_ours(record):
-                        process = _leader(record) if record else None
-                        if record and process:
-                            instances.append(self._instance(record, process))
-                        else:
-                            self._clear(folder, record.token if record else None, deadline=0)
-                except Busy:
-                    continue  # whoever holds a dead instance, or one without a record, is about to clear or to start it
+                    instance = self._look(folder)
                 except Unavailable:
                     unreadable.append(folder.path.name)
+                    continue
+                if instance:
+                    instances.append(instance)
         return InstanceList(tuple(instances), unreachable=tuple(unreadable))
 
     def check(self) -> Iterable[TargetCheck]:
@@ -157,6 +149,17 @@ class ProcessProvider:
         if self._root.is_dir():
             yield from (InstanceFolder(path) for path in sorted(self._root.iterdir()) if path.is_dir())
 
+    def _look(self, folder: InstanceFolder) -> Instance | None:
+        """The instance in a folder, if it is ours and alive; what is dead is cleared away on this occasion."""
+        record = folder.read()
+        if record and not self._is_ours(record):
+            return None
+        if record and (process := leader_of(record)):
+            return self._instance(record, process)
+        with suppress(Busy):  # whoever holds it is about to clear it, or to start it
+            self._clear(folder, record.token if record else None, deadline=0)
+        return None
+
     def _launch(self, folder: InstanceFolder, request: InstanceRequest, deadline: float) -> Record:
         # An endpoint is promised by the record that names it: choosing one and recording it must not be interleaved.
         with locked(self._root, deadline=deadline):
@@ -183,7 +186,7 @@ class ProcessProvider:
                 try:
                     launch.let_go()
                 except ProviderError:
-                    self._end(record)
+                    end(record)
                     folder.remove()
                     raise
         return record
@@ -200,7 +203,7 @@ class ProcessProvider:
         return endpoints
 
     def _await_listening(self, folder: InstanceFolder, record: Record, deadline: float) -> Instance:
-        while process := _leader(record):
+        while process := leader_of(record):
             if _accepts((record.address, record.port)):
                 return self._instance(record, process)
             if time.monotonic() >= deadline:
@@ -223,17 +226,11 @@ class ProcessProvider:
                 if (record.token if record else None) != token:
                     return False
                 if record:
-                    self._end(record)
+                    end(record)
                 folder.remove()
                 return True
         except FileNotFoundError:
             return False
-
-    def _end(self, record: Record) -> None:
-        if not end_processes(
-            lambda: _processes(record), grace_seconds=END_GRACE_SECONDS, deadline=time.monotonic() + END_SECONDS
-        ):
-            raise Unavailable(f"process {record.pid} can't be ended")
 
     def _instance(self, record: Record, process: Process) -> Instance:
         return Instance(
@@ -245,25 +242,6 @@ class ProcessProvider:
             port=record.port,
             message="the process is suspended" if process.is_suspended else "",
         )
-
-
-def _leader(record: Record) -> Process | None:
-    """The server's main process, if it is alive and the very one that was recorded."""
-    process = find_process(record.pid)
-    return process if process and process.birth == record.birth and not process.is_zombie else None
-
-
-def _processes(record: Record) -> list[Process]:
-    """All living processes of the instance.
-
-    A number in use as a group is given to no new process. So while our leader is there, as a zombie even, the group is
-    ours; when a stranger has its pid, the group is empty. When nobody has it, only the mark tells whose the rest is.
-    """
-    leader = find_process(record.pid)
-    if leader is None:
-        mark = f"{MARK}={record.identity.instance_name}".encode()
-        return [process for process in group_members(record.pid) if environment_has(process.pid, mark)]
-    return group_members(record.pid) if leader.birth == record.birth else []
 
 
 def _accepts(endpoint: Endpoint) -> bool:

@@ -57,14 +57,13 @@ def environment_has(pid: int, variable: bytes) -> bool:
         return False
 
 
-def end_processes(members: Callable[[], list[Process]], *, grace_seconds: float, deadline: float) -> bool:
-    """Ask all of them to end, and kill those that have not after ``grace_seconds``; True once there are none.
+def end_processes(members: Callable[[], list[Process]], *, patience: float, deadline: float) -> bool:
+    """Ask all of them to end, and kill those that have not by ``patience``; True once there are none.
 
-    ``members`` is asked anew each time, so a process that is forked meanwhile is ended too. ``deadline`` is a
+    ``members`` is asked anew each time, so a process that is forked meanwhile is ended too. Both limits are in terms of
     ``time.monotonic()``.
     """
     _signal(members(), signal.SIGTERM)
-    patience = time.monotonic() + grace_seconds
     while left := members():
         now = time.monotonic()
         if now >= deadline:

@@ -13,8 +13,12 @@ from proxy.common.flag import FlagParser
 from proxy.core.acceptor import Acceptor
 from proxy.core.listener import ListenerPool
 
-# A thread per connection: an upstream that is slow to connect would stall all others in proxy.py's event loop.
-FLAGS = ["--threaded", "--num-acceptors", "1", "--num-workers", "1", "--log-level", "WARNING"]
+FLAGS = [
+    "--threaded",  # in proxy.py's event loop a target that is slow to connect stalls all others
+    *("--timeout", "120"),  # seconds without traffic; its default, 10, cuts off targets that take longer to answer
+    *("--num-acceptors", "1", "--num-workers", "1"),
+    *("--log-level", "WARNING"),
+]
 
 
 def main(arguments: list[str]) -> None:

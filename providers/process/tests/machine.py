@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from providers.instances import Instance
-from providers.process.driver import MARK
+from providers.process.liveness import MARK
 
 DEADLINE_SECONDS = 30
 
