@@ -122,7 +122,9 @@ class Proxy(models.Model):
     lane = models.GeneratedField(
         expression=Case(
             When(provider_id="", then=F("provider")),
-            default=Func(F("provider_id"), Value("://"), Value(1), function="split_part"),
+            default=Func(
+                F("provider_id"), Value("://"), Value(1), function="split_part", output_field=models.CharField()
+            ),
         ),
         output_field=models.CharField(max_length=63),
         db_persist=True,

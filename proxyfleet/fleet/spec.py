@@ -69,6 +69,13 @@ class _Part(BaseModel):
         strict=True,
     )
 
+    @field_validator("*")
+    @classmethod
+    def _storable(cls, value: Any) -> Any:
+        if isinstance(value, str) and "\x00" in value:
+            raise ValueError("must not hold a NUL character, which PostgreSQL can't keep")
+        return value
+
 
 class PlacementSpec(_Part):
     zone: str = Field(default="", max_length=253)
@@ -144,7 +151,7 @@ class HealthCheckSpec(_Part):
     @model_validator(mode="after")
     def _probes_do_not_overlap(self) -> Self:
         if self.timeout_seconds > self.interval_seconds:
-            raise ValueError("timeoutSeconds must not be greater than intervalSeconds")
+            raise ValueError(f"timeoutSeconds: must not be greater than intervalSeconds, {self.interval_seconds}")
         return self
 
 

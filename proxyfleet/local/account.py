@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,12 +45,8 @@ class Account:
 
     def can_reach(self, path: Path) -> bool:
         """May this account walk down to ``path``? Root's own files are in a 0700 home more often than not."""
-        return self.uid is None or all(folder.stat().st_mode & 0o001 for folder in path.absolute().parents)
-
-    def own(self, path: Path) -> Path:
-        if self.uid is not None:
-            os.chown(path, self.uid, self.uid)
-        return path
+        folders = [folder for folder in path.absolute().parents if folder.exists()]
+        return self.uid is None or all(folder.stat().st_mode & stat.S_IXOTH for folder in folders)
 
 
 def unprivileged_account() -> Account:

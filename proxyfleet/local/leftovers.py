@@ -20,7 +20,9 @@ def stop_leftovers(name: str, folder: Path, *, grace_seconds: float = 10) -> Non
         found = _working_in(folder, name)
         for process in found:
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
+                # A server ends its own children in order; only what it left alone is ours to kill.
+                if number == signal.SIGKILL or process.parent() not in found:
+                    process.send_signal(number)
         if not found or wait_until(lambda: not _working_in(folder, name), grace_seconds):
             return
 

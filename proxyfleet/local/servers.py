@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import Self
 
 from proxyfleet.local.errors import LocalError
+from proxyfleet.local.folders import remove_runtime_folder
+from proxyfleet.local.lock import exclusive
 from proxyfleet.local.postgres import Postgres
 from proxyfleet.local.processes import Child, Guard, Program, wait_until
 from proxyfleet.local.valkey import Valkey
@@ -39,6 +41,8 @@ class LocalServers:
     def __enter__(self) -> Self:
         """Returns when both answer. Raises LocalError when one does not come up."""
         with ExitStack() as stack:
+            stack.enter_context(exclusive(self._var))
+            stack.callback(remove_runtime_folder, self._var)
             self._postgres.prepare()
             self._valkey.prepare()
             guard = stack.enter_context(Guard())

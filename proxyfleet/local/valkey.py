@@ -17,7 +17,7 @@ class Valkey:
     """One server that keeps nothing on disk: what is queued can be derived from the database again."""
 
     def __init__(self, var: Path) -> None:
-        self._folder = var.absolute() / "valkey"
+        self._folder = var.resolve() / "valkey"
         self._socket = runtime_folder(var) / "valkey" / "valkey.sock"
 
     @property

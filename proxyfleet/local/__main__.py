@@ -1,0 +1,50 @@
+"""One machine as a whole deployment: ``run`` it until Ctrl-C, or ``exec`` one command on servers made for it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from proxyfleet.conf import ImproperEnvironment
+from proxyfleet.local.deployment import deployment
+from proxyfleet.local.errors import LocalError
+from proxyfleet.local.folders import remove_runtime_folder
+from proxyfleet.local.lock import exclusive
+from proxyfleet.local.scratch import scratch_deployment
+from proxyfleet.local.supervisor import Supervisor
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m proxyfleet.local", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("run", help="PostgreSQL, Valkey, web, worker and beat on the state in var/, until Ctrl-C")
+    execute = commands.add_parser("exec", help="a command with PostgreSQL and Valkey of its own in its environment")
+    execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="command")
+    arguments = parser.parse_args()
+    try:
+        sys.exit(_run() if arguments.command == "run" else _execute(arguments.argv))
+    except (LocalError, ImproperEnvironment) as error:
+        sys.exit(f"proxyfleet: {error}")
+
+
+def _run() -> int:
+    var = Path(os.environ.get("PROXYFLEET_STATE_DIR", "var")).resolve()
+    with exclusive(var):
+        programs = deployment(var)
+        try:
+            Supervisor(programs, sys.stdout.buffer).run()
+        finally:
+            remove_runtime_folder(var)
+    return 0
+
+
+def _execute(argv: list[str]) -> int:
+    with scratch_deployment(os.environ):
+        return subprocess.run(argv, check=False).returncode
+
+
+if __name__ == "__main__":
+    main()

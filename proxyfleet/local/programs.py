@@ -1,0 +1,29 @@
+"""The product's own processes: one table, the same for a laptop and for a server (compose.yaml)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proxyfleet.local.addresses import Address
+from proxyfleet.local.processes import Program
+
+WEB_WORKERS = 2
+WEB_THREADS = 8
+
+
+def programs(address: Address, state: Path) -> list[Program]:
+    """What runs on top of the servers, in the order of its start. ``state`` is this machine's own folder."""
+    listen = ["--host", address.host, "--port", str(address.port)]
+    size = ["--workers", str(WEB_WORKERS), "--blocking-threads", str(WEB_THREADS)]
+    return [
+        Program("migrate", ["python", "manage.py", "migrate", "--no-input", "--verbosity", "0"], once=True),
+        Program(
+            "web",
+            ["granian", "--interface", "wsgi", *listen, *size, "proxyfleet.wsgi:application"],
+            ready=address.answers,
+        ),
+        Program("worker", ["celery", "--quiet", "--app", "proxyfleet", "worker", "--pool", "prefork"]),
+        Program(
+            "beat", ["celery", "--quiet", "--app", "proxyfleet", "beat", "--schedule", str(state / "beat-schedule")]
+        ),
+    ]
