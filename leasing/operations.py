@@ -38,7 +38,7 @@ def acquire(
 ) -> list[Lease]:
     """Up to ``count`` leases on distinct proxies, at least one, each with its proxy.
 
-    A time to live beyond the setting's is cut down to it. A request that repeats a ``request_key`` gets the same leases.
+    A time to live beyond the setting's is cut down to it. A repeated ``request_key`` gets the leases of the first.
     Raises NoProxyAvailable, Contended, IdempotencyKeyReused, and LeaseEnded when those of the first are over.
     """
     ids = [uuid7(now) for _ in range(count)]
