@@ -196,7 +196,7 @@ class Fleet(RuleBasedStateMachine):
         edit=st.none() | SPECS,
     )
     def a_call_will_hang(self, call: Call, moment: str, edit: dict[str, Any] | None) -> None:
-        """For longer than the claim: another worker takes over, perhaps with another spec, and the call still returns."""
+        """For longer than the claim: another worker takes over, perhaps with another spec; the call still returns."""
 
         def hang() -> None:
             held = list(Proxy.objects.filter(claim_expires_at__gt=self.world.now))
