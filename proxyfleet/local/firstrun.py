@@ -26,6 +26,12 @@ MANAGED = ("local-1", "local-2", "local-3")
 EXTERNAL = "external"
 PAGE_WITH_INTERNET = "https://example.com/"
 
+LEASE = (
+    'curl -s -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" '
+    """$API/v1/leases -d '{"selector": {"geo": "local"}}'"""
+)
+RELEASE = 'curl -s -H "Authorization: Bearer $TOKEN" -X DELETE $API/v1/leases/<leaseID>'
+
 PROVIDERS = """\
 # Written by the first run. An entry's name is what a proxy's spec.provider refers to.
 providers:
@@ -112,21 +118,17 @@ class Story:
 
     def _how_to_go_on(self) -> list[str]:
         trust = f"--cacert {self.certificates} " if self.certificates else ""
-        password = (
-            f"password {self.password}   (until you choose another)" if self.password else "the password you chose"
-        )
+        password = f"password {self.password} for this run" if self.password else "the password you chose"
         return [
             f"Admin   {self.api}/admin/   user admin, {password}",
             f"API     {self.api}/v1/docs",
-            f"Token   {self.token}",
             "",
             "Lease a proxy, use it, and give it back:",
             "",
             f"  export API={self.api} TOKEN={self.token}",
-            '  curl -s -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" '
-            """-d '{"selector": {"geo": "local"}}' $API/v1/leases""",
+            f"  {LEASE}",
             f"  curl -s {trust}-x <the proxy's url> {self.page}",
-            '  curl -s -X DELETE -H "Authorization: Bearer $TOKEN" $API/v1/leases/<leaseID>',
+            f"  {RELEASE}",
             "",
             "Ctrl-C stops everything.",
         ]
@@ -161,7 +163,7 @@ def _print(*lines: str) -> None:
 
 
 def main() -> None:
-    """Told by the environment that `deployment` made. A story that fails is told too; the product goes on without it."""
+    """Told in the environment that `deployment` made. When the story fails, the product goes on without it."""
     certificates = os.environ.get("PROXYFLEET_PROBE_CA_FILE")
     try:
         Story(
