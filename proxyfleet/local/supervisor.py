@@ -131,18 +131,21 @@ class Supervisor:
             data = os.read(service.pipe.fileno(), 1 << 16)
         except BlockingIOError:
             return False
-        self._output.print(service.program.name, service.lines.feed(data) if data else service.lines.finish())
+        self._output.print(service.program.name, service.lines.feed(data))
         if not data:
-            self._selector.unregister(service.pipe)
-            service.pipe.close()
+            self._hang_up(service)
         return bool(data)
+
+    def _hang_up(self, service: _Service) -> None:
+        self._output.print(service.program.name, service.lines.finish())
+        self._selector.unregister(service.pipe)
+        service.pipe.close()
 
     def _bury(self, service: _Service, status: int) -> None:
         while not service.pipe.closed and self._pass_on(service):
             pass
-        if not service.pipe.closed:  # held open by a process that left the group, such as a daemon
-            self._selector.unregister(service.pipe)
-            service.pipe.close()
+        if not service.pipe.closed:  # held open by a process that is about to die, or that left the group
+            self._hang_up(service)
         if self._stopping or not service.up:
             self._services.remove(service)
             return

@@ -73,10 +73,10 @@ def shell(name: str, script: str, **fields: object) -> dict[str, Any]:
     return {"name": name, "argv": ["sh", "-c", script], **fields}
 
 
-def test_each_line_carries_the_name_of_its_program(supervise: Supervise) -> None:
-    supervised = supervise(
-        shell("web", "echo out; echo err >&2; printf unfinished; sleep 1000"), {"name": "worker", "argv": SLEEP}
-    )
+def test_each_line_carries_the_name_of_its_program(supervise: Supervise, tmp_path: Path) -> None:
+    ready = str(tmp_path / "ready")
+    script = f"echo out; echo err >&2; printf unfinished; touch {ready}; sleep 1000"
+    supervised = supervise(shell("web", script, ready=ready), {"name": "worker", "argv": SLEEP})
     supervised.wait_for_line("worker | ready")
     assert supervised.stop() == 0
     lines = [line for line in supervised.lines if "ready" not in line]
