@@ -21,7 +21,7 @@ class ImproperEnvironment(Exception):
 class Settings(BaseSettings):
     """The product's settings. Durations are in seconds unless the name says otherwise."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
 
     database_url: SecretStr = Field(
         description="PostgreSQL to keep everything in, as postgres://user:password@host/name."

@@ -196,7 +196,7 @@ class Fleet(RuleBasedStateMachine):
         edit=st.none() | SPECS,
     )
     def a_call_will_hang(self, call: Call, moment: str, edit: dict[str, Any] | None) -> None:
-        """For longer than the claim: another worker takes over, perhaps with another spec, and the call still returns."""
+        """For longer than the claim: another worker takes over, perhaps with another spec; the call still returns."""
 
         def hang() -> None:
             held = list(Proxy.objects.filter(claim_expires_at__gt=self.world.now))
@@ -238,6 +238,12 @@ class Fleet(RuleBasedStateMachine):
         seen = [machine.identity.proxy_uid for machine in self.world.live()]
         doubles = {uid for uid in seen if seen.count(uid) > 1} - self.zombies
         assert not doubles, "two live instances of one proxy"
+
+    @invariant()
+    def a_proxy_that_went_left_nothing(self) -> None:
+        owners = set(Proxy.objects.values_list("uid", flat=True))
+        left = {machine.identity.proxy_uid for machine in self.world.live()} - owners - self.zombies
+        assert not left, "a proxy went before its instance"
 
     @invariant()
     def only_ready_proxies_can_be_leased(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -51,7 +52,7 @@ def claim_next(entry: str, configured: frozenset[str], now: datetime, *, limit: 
     return _take(condition.format(lane=lane), values, now)
 
 
-def _take(condition: str, values: dict[str, object], now: datetime) -> Claim | None:
+def _take(condition: str, values: dict[str, Any], now: datetime) -> Claim | None:
     token = uuid.uuid4()
     # Clears `next_reconcile_at`; whoever changes something meanwhile sets it again, for the run that follows.
     statement = f"""
