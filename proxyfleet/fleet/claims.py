@@ -15,9 +15,9 @@ from django.db import connection, transaction
 
 from providers.config import EXTERNAL
 from proxyfleet.fleet.conditions import Condition, merge
-from proxyfleet.fleet.models import Proxy, ProxyEvent, Verdict
+from proxyfleet.fleet.models import Proxy, ProxyEvent
 from proxyfleet.fleet.outcomes import Change
-from proxyfleet.fleet.phases import CLAIM, TRANSITIONS, Phase
+from proxyfleet.fleet.phases import CLAIM, TRANSITIONS, Phase, Verdict
 from proxyfleet.fleet.ports import ports
 
 

@@ -9,7 +9,8 @@ import pytest
 from providers.errors import AuthenticationFailed, Conflict, InvalidRequest, QuotaExceeded, Unavailable
 from providers.tests.memory import Call, Crash, Fault, Life, lose_response, raising, refuse
 from proxyfleet.fleet import claims, operations
-from proxyfleet.fleet.models import Proxy, ProxyEvent, Verdict
+from proxyfleet.fleet.models import Proxy, ProxyEvent
+from proxyfleet.fleet.phases import Verdict
 from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.reconciler import reconcile
 from proxyfleet.fleet.tests.world import World
