@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import ssl
 import time
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import NoReturn
@@ -31,6 +30,7 @@ from health.http1 import (
     split_head,
     tunnelled_get,
 )
+from health.results import Key, Outcome, ProbeRequest, ProbeResult, Stage
 from health.streams import FloodError, HangUpError, SocketStream, Stream, TLSStream
 
 _HEAD_LIMIT_BYTES = 64 * 1024
@@ -40,83 +40,6 @@ _PROBE_LIMIT_BYTES = 256 * 1024
 """All that is read from the network in one probe: two heads, a certificate chain and a short body fit well."""
 
 _OUR_OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-
-
-class Stage(StrEnum):
-    """How far a probe came; its stages follow in this order. Plain http has neither tunnel nor TLS."""
-
-    CONNECT = "connect"
-    TUNNEL = "tunnel"
-    TLS = "tls"
-    RESPONSE = "response"
-
-
-class Outcome(StrEnum):
-    """What came of a probe. The values are shown to users and label metrics."""
-
-    OK = "Ok"
-    CONNECT_FAILED = "ConnectFailed"
-    """No connection to the proxy: unresolved, unreachable or forbidden."""
-    CONNECT_REFUSED = "ConnectRefused"
-    """Nothing listens on the proxy's port."""
-    PROXY_AUTH_REQUIRED = "ProxyAuthRequired"
-    """The proxy wants credentials, or other ones."""
-    TUNNEL_REFUSED = "TunnelRefused"
-    """The proxy answered CONNECT with an error, or hung up on it."""
-    TLS_FAILED = "TLSFailed"
-    """No trusted TLS session with the target through the tunnel."""
-    TIMEOUT = "Timeout"
-    """The deadline passed; the stage says what was waited for."""
-    BAD_STATUS = "BadStatus"
-    """A response arrived, with a status that was not expected."""
-    PROTOCOL_ERROR = "ProtocolError"
-    """What arrived is not HTTP, is cut short, or is far too long; or the URL itself can't be fetched."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyCredentials:
-    username: str
-    password: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeRequest:
-    """What to fetch, through which proxy."""
-
-    key: Hashable
-    """The caller's name for the proxy; comes back in the result."""
-    proxy_host: str
-    """IPv4, IPv6 (without brackets) or DNS name."""
-    proxy_port: int
-    url: str
-    timeout_seconds: float
-    """For the whole probe, from the name's resolution to the last byte."""
-    expected_status: frozenset[int] | None = None
-    """None: any 2xx or 3xx."""
-    credentials: ProxyCredentials | None = field(default=None, repr=False)
-
-    def expects(self, status: int) -> bool:
-        return 200 <= status < 400 if self.expected_status is None else status in self.expected_status
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
-    key: Hashable
-    outcome: Outcome
-    stage: Stage
-    """The stage that the probe ended in."""
-    seconds: Mapping[Stage, float]
-    """Time spent in each stage that was entered."""
-    message: str
-    """One line for a person, without credentials or text of the peer; empty when all is well."""
-    status: int | None = None
-    """Of the last HTTP response, the proxy's or the target's."""
-    egress_ip: str | None = None
-    """The address that the target saw, where it tells."""
-
-    @property
-    def is_ok(self) -> bool:
-        return self.outcome is Outcome.OK
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:
@@ -135,27 +58,33 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
 
 
 async def probe_all(
-    requests: Iterable[ProbeRequest], *, tls: ssl.SSLContext, concurrency: int = 256
-) -> list[ProbeResult]:
-    """Probe all, at most ``concurrency`` at a time; results in the order of ``requests``.
+    requests: Sequence[ProbeRequest[Key]],
+    *,
+    tls: ssl.SSLContext,
+    deliver: Callable[[ProbeResult[Key]], None],
+    concurrency: int = 256,
+    start_within_seconds: float = math.inf,
+) -> None:
+    """Probe all, in order, at most ``concurrency`` at a time; ``deliver`` gets each result as it comes.
 
-    A slow proxy holds one place for its own timeout and delays nobody else. Raises an ExceptionGroup of OSError when
-    this machine runs short (see ``probe``).
+    A slow proxy holds one place for its own timeout and delays nobody else. What was not started after
+    ``start_within_seconds`` is left out. Raises an ExceptionGroup of OSError when this machine runs short (see
+    ``probe``).
     """
-    waiting = enumerate(requests)
-    results: dict[int, ProbeResult] = {}
+    waiting = iter(requests)
+    loop = asyncio.get_running_loop()
+    closes_at = loop.time() + start_within_seconds
 
     async def take_turns() -> None:
-        for position, request in waiting:
-            results[position] = await probe(request, tls)
+        while loop.time() < closes_at and (request := next(waiting, None)) is not None:
+            deliver(await probe(request, tls))
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(concurrency):
+        for _ in range(min(concurrency, len(requests))):
             group.create_task(take_turns())
-    return [results[position] for position in range(len(results))]
 
 
-async def probe(request: ProbeRequest, tls: ssl.SSLContext) -> ProbeResult:
+async def probe(request: ProbeRequest[Key], tls: ssl.SSLContext) -> ProbeResult[Key]:
     """Fetch ``request.url`` through the proxy: CONNECT, TLS and GET for https, a forwarded GET for http.
 
     Raises OSError only when this machine has no descriptors or memory left, which says nothing about the proxy.
@@ -194,7 +123,7 @@ class _ProbeFailedError(Exception):
 class _Attempt:
     """One run of a probe, and what is known of it so far: it may be cut off at any moment."""
 
-    def __init__(self, request: ProbeRequest, target: Target, tls: ssl.SSLContext) -> None:
+    def __init__(self, request: ProbeRequest[Key], target: Target, tls: ssl.SSLContext) -> None:
         self.stage = Stage.CONNECT
         self.status: int | None = None
         self.egress_ip: str | None = None

@@ -4,7 +4,7 @@ A proxy has a slot at every ``k * interval + phase(uid, interval)`` since the ep
 previous tick up to now. So each slot is served exactly once whatever the ticks' rhythm, a late tick probes a proxy once
 and not many times, and a fleet spreads evenly because the phases do.
 
-All is integer milliseconds, so that PostgreSQL computes the very same slots from the same columns.
+All is integer milliseconds, so that PostgreSQL computes the very same slots from the same columns (``health.batches``).
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def epoch_ms(moment: datetime) -> int:
     """Whole milliseconds from the epoch to ``moment`` (aware)."""
-    return (moment - _EPOCH) // _MILLISECOND
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def moment_at(milliseconds: int) -> datetime:
+    """The moment that is ``milliseconds`` after the epoch."""
+    return EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def phase_ms(uid: UUID, interval_seconds: int) -> int:
@@ -26,11 +30,11 @@ def phase_ms(uid: UUID, interval_seconds: int) -> int:
     return (uid.int & 0xFFFF_FFFF) % (interval_seconds * 1000)
 
 
-def slot(uid: UUID, interval_seconds: int, moment: datetime) -> int:
-    """Number of the latest slot at ``moment``."""
-    return (epoch_ms(moment) - phase_ms(uid, interval_seconds)) // (interval_seconds * 1000)
+def latest_slot_ms(uid: UUID, interval_seconds: int, now: datetime) -> int:
+    """The last slot that is not after ``now``, in milliseconds since the epoch.
 
-
-def is_due(uid: UUID, interval_seconds: int, *, previous_tick: datetime, now: datetime) -> bool:
-    """Is there a slot in ``(previous_tick, now]``?"""
-    return slot(uid, interval_seconds, now) > slot(uid, interval_seconds, previous_tick)
+    A proxy is due when this lies after the previous tick.
+    """
+    phase = phase_ms(uid, interval_seconds)
+    interval = interval_seconds * 1000
+    return (epoch_ms(now) - phase) // interval * interval + phase

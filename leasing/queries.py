@@ -1,37 +1,27 @@
-"""What leasing knows. Reads only, but for the note of when a token was used."""
+"""What leasing knows of leases, proxies and targets."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import BooleanField, Exists, F, OuterRef, Q, QuerySet
+from django.db.models.expressions import RawSQL
 
 from leasing.allocation import Wish, matching
 from leasing.errors import LeaseEnded, LeaseNotFound, Shortage
-from leasing.models import ApiToken, EndCause, EndedLease, Lease
-from leasing.tokens import hash_token
+from leasing.models import Cooldown, EndCause, EndedLease, Lease
+from leasing.selectors import Selector
+from proxyfleet.fleet.models import Proxy, ProxyEvent, Verdict
 from proxyfleet.fleet.phases import Phase
 
-LAST_USED_PRECISION = timedelta(minutes=1)
-"""A busy token would otherwise turn every request into a write of the same row."""
-
-
-def is_open() -> bool:
-    """No token was ever made. One that expired or was revoked keeps the API closed."""
-    return not ApiToken.objects.exists()
-
-
-def valid_token(secret: str, now: datetime) -> ApiToken | None:
-    token = ApiToken.objects.filter(hash=hash_token(secret), revoked_at=None).first()
-    if token is None or (token.expires_at is not None and token.expires_at <= now):
-        return None
-    used_long_ago = now - LAST_USED_PRECISION
-    if token.last_used_at is None or token.last_used_at < used_long_ago:
-        stale = Q(last_used_at=None) | Q(last_used_at__lt=used_long_ago)
-        ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
-    return token
+SHOWN_LEASES = SHOWN_COOLDOWNS = 100
+SHOWN_EVENTS = 20
+TARGET_WINDOW = timedelta(hours=1)
 
 
 def lease(lease_id: UUID, now: datetime) -> Lease:
@@ -48,6 +38,85 @@ def why_gone(lease_id: UUID) -> LeaseEnded | LeaseNotFound:
     """What to tell whoever asks for a lease that isn't there."""
     ended = EndedLease.objects.filter(pk=lease_id).first()
     return LeaseNotFound() if ended is None else LeaseEnded(ended.cause, ended.ended_at)
+
+
+def proxies(
+    *, healthy: bool | None, available: bool | None, target: str | None, selector: Selector, now: datetime, **equal: str
+) -> QuerySet[Proxy]:
+    """The proxies that pass every filter, with their load. ``equal`` maps columns to the values they must have."""
+    found = Proxy.objects.select_related("load").defer("cloud_init_inline").filter(**equal)
+    if healthy is not None:
+        is_healthy = Q(verdict=Verdict.HEALTHY, probed_serial=F("instance_serial"))
+        found = found.filter(is_healthy if healthy else ~is_healthy)
+    if available is not None:
+        is_available = Q(load__leasable=True, load__active__lt=F("load__max_leases"))
+        found = found.filter(is_available) if available else found.exclude(is_available)
+    if target is not None:
+        found = found.exclude(Exists(Cooldown.objects.filter(proxy=OuterRef("pk"), target=target, until__gt=now)))
+    if selector.requirements:
+        found = found.filter(_condition(selector))
+    return found
+
+
+def _condition(selector: Selector) -> RawSQL:
+    """The selector as an expression for the ORM, whose parameters have no names."""
+    condition, params = selector.sql('"fleet_proxy"."attributes"')
+    names = re.findall(r"%\((\w+)\)s", condition)
+    unnamed = re.sub(r"%\(\w+\)s", "%s", condition)
+    return RawSQL(unnamed, [params[name] for name in names], BooleanField())  # noqa: S611  values are parameters
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyDetail:
+    """A proxy and what happens around it."""
+
+    proxy: Proxy
+    leases: Sequence[Lease]
+    cooldowns: Sequence[Cooldown]
+    events: Sequence[ProxyEvent]
+
+
+def proxy(namespace: str, name: str) -> Proxy | None:
+    """The proxy of this name: of two, the one that is not on its way out."""
+    named = Proxy.objects.select_related("load").filter(namespace=namespace, name=name)
+    return named.order_by(F("deletion_requested_at").desc(nulls_first=True)).first()
+
+
+def detail(of: Proxy, now: datetime) -> ProxyDetail:
+    return ProxyDetail(
+        proxy=of,
+        leases=list(of.leases.filter(expires_at__gt=now)[:SHOWN_LEASES]),
+        cooldowns=list(of.cooldowns.filter(until__gt=now).order_by("-until")[:SHOWN_COOLDOWNS]),
+        events=list(ProxyEvent.objects.filter(proxy_uid=of.uid)[:SHOWN_EVENTS]),
+    )
+
+
+_TARGETS = """
+with recent as (
+  select target, count(*) as reports, count(*) filter (where result = 'ok') as succeeded
+  from leasing_report where at > %(since)s and target > %(after)s group by target
+), cooling as (
+  select target, count(*) as proxies from leasing_cooldown
+  where until > %(now)s and target > %(after)s group by target
+)
+select target, coalesce(proxies, 0), coalesce(reports, 0), succeeded::float / reports
+from recent full join cooling using (target) order by target limit %(limit)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSummary:
+    target: str
+    cooling: int
+    reports: int
+    success_rate: float | None
+
+
+def targets(now: datetime, *, after: str, limit: int) -> list[TargetSummary]:
+    """Targets that have cooldowns now or reports of the last hour, in the order of their names, from ``after`` on."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TARGETS, {"since": now - TARGET_WINDOW, "now": now, "after": after, "limit": limit})
+        return [TargetSummary(*row) for row in cursor.fetchall()]
 
 
 _SHORTAGE = """

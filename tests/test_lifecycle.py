@@ -240,6 +240,12 @@ class Fleet(RuleBasedStateMachine):
         assert not doubles, "two live instances of one proxy"
 
     @invariant()
+    def a_proxy_that_went_left_nothing(self) -> None:
+        owners = set(Proxy.objects.values_list("uid", flat=True))
+        left = {machine.identity.proxy_uid for machine in self.world.live()} - owners - self.zombies
+        assert not left, "a proxy went before its instance"
+
+    @invariant()
     def only_ready_proxies_can_be_leased(self) -> None:
         for load in ProxyLoad.objects.select_related("proxy").annotate(out=Count("proxy__leases")):
             assert load.leasable == load.proxy.is_leasable, f"{load.proxy} is {load.proxy.phase}, {load.leasable=}"

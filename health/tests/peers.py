@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 Script = Callable[["Peer"], Awaitable[None]]
@@ -72,7 +72,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 class Server:
     port: int
     heads: list[bytes]
-    connections: set[asyncio.Task[None]]
+    connections: Mapping[asyncio.Task[None], asyncio.StreamWriter]
 
 
 @contextlib.asynccontextmanager
@@ -81,32 +81,28 @@ async def serving(
 ) -> AsyncIterator[Server]:
     """Run ``script`` on every connection. Its end closes the connection; the context's end cancels what still runs."""
     heads: list[bytes] = []
-    connections: set[asyncio.Task[None]] = set()
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        connections.add(task)
-        try:
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-                await script(Peer(reader, writer, heads))
-        except asyncio.CancelledError:
-            writer.transport.abort()
-        finally:
-            connections.discard(task)
-            writer.close()
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            await script(Peer(reader, writer, heads))
+        writer.close()
 
-    server = await asyncio.start_server(serve, host, 0, ssl=tls, backlog=512)
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve(reader, writer))
+        connections[task] = writer
+        task.add_done_callback(connections.pop)
+
+    server = await asyncio.start_server(accept, host, 0, ssl=tls, backlog=512)
     try:
         yield Server(server.sockets[0].getsockname()[1], heads, connections)
     finally:
         server.close()
-        for task in list(connections):
+        for task, writer in list(connections.items()):
+            writer.transport.abort()
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
-
-
-# --- scripts; each is named after what it does -------------------------------------------------------------------
+        await asyncio.sleep(0.01)  # transports close their sockets on later turns of the loop
 
 
 def answer(data: bytes) -> Script:

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from health.probes import Outcome, ProbeRequest, ProbeResult, ProxyCredentials, Stage, probe, probe_all, tls_context
+from health.probes import probe, probe_all, tls_context
+from health.results import Outcome, ProbeRequest, ProbeResult, ProxyCredentials, Stage
 from health.tests.conftest import Certificates
 from health.tests.peers import (
     CONSENT,
@@ -66,7 +67,7 @@ class Case:
     def timeout(self) -> float:
         return SHORT if self.outcome is Outcome.TIMEOUT else LONG
 
-    def check(self, result: ProbeResult) -> None:
+    def check(self, result: ProbeResult[int]) -> None:
         assert (result.outcome, result.stage, result.status, result.egress_ip) == (
             self.outcome,
             self.stage,
@@ -193,13 +194,13 @@ CONSENTS = [
 
 async def through(
     script: Script, certificates: Certificates, *, url: str, timeout: float, host: str = "127.0.0.1"
-) -> ProbeResult:
+) -> ProbeResult[int]:
     """Probe a proxy that behaves as ``script``."""
     async with serving(script, host=host) as proxy:
         return await probe(_request(proxy.port, url=url, timeout=timeout, host=host), certificates.prober)
 
 
-def _request(port: int, *, url: str, timeout: float = LONG, host: str = "127.0.0.1", key: int = 7) -> ProbeRequest:
+def _request(port: int, *, url: str, timeout: float = LONG, host: str = "127.0.0.1", key: int = 7) -> ProbeRequest[int]:
     credentials = ProxyCredentials("crawler", PASSWORD)
     return ProbeRequest(key, host, port, url, timeout, credentials=credentials)
 
@@ -216,7 +217,7 @@ def test_tunnel(case: Case, certificates: Certificates) -> None:
 
 @by_id([*RESPONSES, *IN_THE_TUNNEL])
 def test_target_behind_a_tunnel(case: Case, certificates: Certificates) -> None:
-    async def run() -> ProbeResult:
+    async def run() -> ProbeResult[int]:
         async with serving(case.script, tls=certificates.trusted) as target:
             url = f"https://localhost:{target.port}/"
             return await through(tunnel(), certificates, url=url, timeout=case.timeout)
@@ -229,7 +230,7 @@ def test_target_behind_a_tunnel(case: Case, certificates: Certificates) -> None:
 
 @pytest.mark.parametrize("consent", CONSENTS)
 def test_consents_to_a_tunnel(consent: bytes, certificates: Certificates) -> None:
-    async def run() -> ProbeResult:
+    async def run() -> ProbeResult[int]:
         async with serving(answer(WHOAMI), tls=certificates.trusted) as target:
             url = f"https://localhost:{target.port}/"
             return await through(tunnel(consent=consent), certificates, url=url, timeout=LONG)
@@ -239,7 +240,7 @@ def test_consents_to_a_tunnel(consent: bytes, certificates: Certificates) -> Non
 
 @pytest.mark.parametrize("flaw", ["untrusted", "for_another_host"])
 def test_certificate_that_does_not_hold(flaw: str, certificates: Certificates) -> None:
-    async def run() -> ProbeResult:
+    async def run() -> ProbeResult[int]:
         async with serving(answer(WHOAMI), tls=getattr(certificates, flaw)) as target:
             return await through(tunnel(), certificates, url=f"https://localhost:{target.port}/", timeout=LONG)
 
@@ -249,7 +250,7 @@ def test_certificate_that_does_not_hold(flaw: str, certificates: Certificates) -
 
 
 def test_ipv6_proxy_and_target(certificates: Certificates) -> None:
-    async def run() -> ProbeResult:
+    async def run() -> ProbeResult[int]:
         async with serving(answer(WHOAMI), tls=certificates.trusted, host="::1") as target:
             url = f"https://[::1]:{target.port}/"
             return await through(tunnel(), certificates, url=url, timeout=LONG, host="::1")
@@ -285,7 +286,7 @@ def test_requests_on_the_wire(certificates: Certificates) -> None:
     [(404, frozenset({404, 410}), Outcome.OK), (200, frozenset({404}), Outcome.BAD_STATUS)],
 )
 def test_expected_status(status: int, expected: frozenset[int], outcome: Outcome, certificates: Certificates) -> None:
-    async def run() -> ProbeResult:
+    async def run() -> ProbeResult[int]:
         async with serving(answer(text(status))) as proxy:
             request = ProbeRequest(1, "127.0.0.1", proxy.port, "http://target.example/", LONG, expected_status=expected)
             return await probe(request, certificates.prober)
@@ -329,10 +330,11 @@ def test_url_that_can_not_be_fetched(url: str, certificates: Certificates) -> No
     assert "healthCheck.url" in result.message
 
 
-def test_credentials_show_nowhere(certificates: Certificates) -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_credentials_show_nowhere(scheme: str, certificates: Certificates) -> None:
     """Not even when a proxy repeats what it was sent."""
     echo = b"HTTP/1.1 502 " + PASSWORD.encode() + b"\r\nX: " + PASSWORD.encode() + b"\r\n\r\n"
-    request = _request(1, url="https://target.example/")
+    request = _request(1, url=f"{scheme}://target.example/")
     result = asyncio.run(through(answer(echo), certificates, url=request.url, timeout=LONG))
     assert result.status == 502
     assert PASSWORD not in f"{request!r} {request.credentials!r} {result!r}"
@@ -358,19 +360,34 @@ def test_accept_queue_that_is_full(certificates: Certificates) -> None:
 
 
 def test_one_blackhole_costs_its_own_timeout(certificates: Certificates) -> None:
-    async def run() -> tuple[list[ProbeResult], float]:
+    async def run() -> tuple[list[ProbeResult[int]], float]:
         async with serving(answer(WHOAMI)) as good, serving(stay_silent) as blackhole:
             url = "http://target.example/"
             requests = [_request(good.port, url=url, key=key) for key in range(99)]
             requests.insert(3, _request(blackhole.port, url=url, timeout=1.0, key=-1))
             began = time.perf_counter()
-            results = await probe_all(requests, tls=certificates.prober, concurrency=4)
+            results: list[ProbeResult[int]] = []
+            await probe_all(requests, tls=certificates.prober, deliver=results.append, concurrency=4)
             return results, time.perf_counter() - began
 
     results, seconds = asyncio.run(run())
-    assert [result.key for result in results] == [0, 1, 2, -1, *range(3, 99)]
-    assert [result.key for result in results if not result.is_ok] == [-1]
+    assert sorted(result.key for result in results if result.is_ok) == list(range(99))
+    assert results[-1].key == -1
     assert 1.0 <= seconds < 1.0 + SLACK
+
+
+def test_what_can_not_start_in_time_is_left_out(certificates: Certificates) -> None:
+    async def run() -> list[ProbeResult[int]]:
+        async with serving(stay_silent) as blackhole:
+            url = "http://target.example/"
+            requests = [_request(blackhole.port, url=url, timeout=SHORT, key=key) for key in range(9)]
+            results: list[ProbeResult[int]] = []
+            await probe_all(
+                requests, tls=certificates.prober, deliver=results.append, concurrency=2, start_within_seconds=SHORT / 2
+            )
+            return results
+
+    assert sorted(result.key for result in asyncio.run(run())) == [0, 1]
 
 
 async def _until(condition: Callable[[], bool]) -> None:
@@ -396,7 +413,9 @@ def test_nothing_is_left_behind(certificates: Certificates) -> None:
             requests = [
                 _request(proxy.port, url="https://target.example/", timeout=SHORT, key=key) for key in range(500)
             ]
-            results = await probe_all(requests, tls=certificates.prober, concurrency=100)
+            results: list[ProbeResult[int]] = []
+            await probe_all(requests, tls=certificates.prober, deliver=results.append, concurrency=100)
+            assert len(results) == 500
             assert not any(result.is_ok for result in results)
             assert {result.outcome for result in results} >= {
                 Outcome.TIMEOUT,
@@ -404,7 +423,9 @@ def test_nothing_is_left_behind(certificates: Certificates) -> None:
                 Outcome.TUNNEL_REFUSED,
             }
 
-            cut_off = asyncio.create_task(probe_all(requests, tls=certificates.prober, concurrency=100))
+            cut_off = asyncio.create_task(
+                probe_all(requests, tls=certificates.prober, deliver=results.append, concurrency=100)
+            )
             await _until(lambda: len(proxy.connections) > 20)
             cut_off.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from health.probes import Outcome, ProbeRequest, ProbeResult, ProxyCredentials, Stage, probe
+from health.probes import probe
+from health.results import Outcome, ProbeRequest, ProbeResult, ProxyCredentials, Stage
 from health.tests.conftest import Certificates
 from health.tests.peers import answer, serving
 
@@ -49,8 +50,10 @@ def proxy_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         process.wait(timeout=20)
 
 
-def _probe(certificates: Certificates, port: int, scheme: str, credentials: ProxyCredentials | None) -> ProbeResult:
-    async def run() -> ProbeResult:
+def _probe(
+    certificates: Certificates, port: int, scheme: str, credentials: ProxyCredentials | None
+) -> ProbeResult[int]:
+    async def run() -> ProbeResult[int]:
         tls = certificates.trusted if scheme == "https" else None
         async with serving(answer(WHOAMI), tls=tls) as target:
             url = f"{scheme}://localhost:{target.port}/"

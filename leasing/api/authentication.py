@@ -12,7 +12,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from leasing import queries
+from leasing import access
 from leasing.tokens import ALL_SCOPES, Scope
 
 if TYPE_CHECKING:  # the framework imports this module while it makes its views
@@ -31,16 +31,23 @@ class Caller:
 ANYONE = Caller(name="", scopes=ALL_SCOPES)
 
 
+def caller(request: Request) -> Caller:
+    """Who sent a request that was let in."""
+    found: object = request.user
+    assert isinstance(found, Caller)
+    return found
+
+
 class TokenAuthentication(BaseAuthentication):
     """``Authorization: Bearer <token>``."""
 
     def authenticate(self, request: Request) -> tuple[Caller, None] | None:
         words = get_authorization_header(request).split()
         if not words:
-            return (ANYONE, None) if queries.is_open() else None
+            return (ANYONE, None) if access.is_open() else None
         if words[0].lower() != b"bearer" or len(words) != 2:
             raise AuthenticationFailed("Use the header 'Authorization: Bearer <token>'.")
-        token = queries.valid_token(words[1].decode("latin-1"), timezone.now())
+        token = access.find_token(words[1].decode("latin-1"), timezone.now())
         if token is None:
             raise AuthenticationFailed("The token is unknown, expired or revoked.")
         return Caller(token.name, frozenset(Scope(scope) for scope in token.scopes)), None
@@ -55,11 +62,11 @@ class HasScope(BasePermission):
     def has_permission(self, request: Request, view: APIView) -> bool:
         scopes: Mapping[str, Scope] = getattr(view, "scopes", {})
         needed = scopes.get("GET" if request.method == "HEAD" else request.method or "")
-        caller: object = request.user
-        if not isinstance(caller, Caller):
+        who: object = request.user
+        if not isinstance(who, Caller):
             return False
         if needed is None:
             # A method without a scope is one that the view doesn't have: let the framework say so.
             return True
         self.message = f"The token lacks the scope '{needed}'."
-        return needed in caller.scopes
+        return needed in who.scopes

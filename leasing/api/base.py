@@ -1,42 +1,36 @@
-"""What all views of the API share: how they read a request."""
+"""How all views of the API read a request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import IO, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel, ValidationError
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from leasing.api.problems import PayloadTooLarge
+from leasing.api.requests import NoQuery
 from leasing.errors import InvalidRequest
 from leasing.tokens import Scope
 
 MAX_BODY_BYTES = 2**21
 """Holds the largest cloud-init, even where JSON takes six characters for one."""
 
-
-class Model(BaseModel):
-    """Something that goes over the wire: camelCase outside, and nothing that we don't know."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="forbid", frozen=True
-    )
+M = TypeVar("M", bound=BaseModel)
 
 
 class BoundedJSONParser(JSONParser):
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        length = int((parser_context or {})["request"].META.get("CONTENT_LENGTH") or 0)
-        if length > MAX_BODY_BYTES:
+        context = dict(parser_context or {})
+        if int(context["request"].META.get("CONTENT_LENGTH") or 0) > MAX_BODY_BYTES:
             raise PayloadTooLarge
         try:
-            return super().parse(stream, media_type, dict(parser_context or {}))
+            return super().parse(stream, media_type, context)
         except RecursionError:
             raise ParseError("The JSON is nested too deeply.") from None
 
@@ -62,32 +56,30 @@ class PublicView(View):
     permission_classes = ()
 
 
-class NoQuery(Model):
-    pass
-
-
-M = TypeVar("M", bound=Model)
-
-
 def parse_query(request: Request, model: type[M]) -> M:
     """The query parameters. Raises InvalidRequest that names each unknown, repeated or bad one."""
     given = request.query_params
     repeated = [name for name in given if len(given.getlist(name)) > 1]
     if repeated:
         raise InvalidRequest({name: ["is given more than once"] for name in repeated})
-    return _validate(model, given.dict(), unknown="is not a parameter of this call")
+    return _validate(model, given.dict(), unknown="is not a parameter of this call", strict=False)
 
 
 def parse_body(request: Request, model: type[M]) -> M:
     """The JSON body. Raises InvalidRequest that names each unknown, missing or bad field."""
+    return _validate(model, json_object(request), unknown="is not a field of this call", strict=True)
+
+
+def json_object(request: Request) -> dict[str, Any]:
+    """The JSON body as it came; no body counts as an empty object. Raises InvalidRequest."""
     if not isinstance(request.data, dict):
         raise InvalidRequest({"body": ["must be a JSON object"]})
-    return _validate(model, request.data, unknown="is not a field of this call", strict=True)
+    return request.data
 
 
-def _validate(model: type[M], given: Mapping[str, Any], *, unknown: str, strict: bool = False) -> M:
+def _validate(model: type[M], given: Mapping[str, Any], *, unknown: str, strict: bool) -> M:
     try:
-        return model.model_validate(given, strict=strict, by_alias=True, by_name=False)
+        return model.model_validate(given, strict=strict)
     except ValidationError as error:
         errors: dict[str, list[str]] = {}
         for problem in error.errors(include_url=False, include_input=False):

@@ -13,7 +13,9 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from leasing.allocation import Contended
+from leasing.api.answers import Problem
 from leasing.errors import IdempotencyKeyReused, InvalidRequest, LeaseEnded, LeaseNotFound, NoProxyAvailable
+from proxyfleet.fleet.operations import NotAllowed
 from proxyfleet.fleet.spec import InvalidSpec
 
 CONTENT_TYPE = "application/problem+json"
@@ -45,27 +47,22 @@ class NotFound(exceptions.APIException):
 def problem(
     status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
 ) -> Response:
-    body = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": int(status),
-        "detail": detail,
-        "code": code,
-        **members,
-    }
+    """``members`` are further fields of Problem."""
+    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, code=code, **members).body()
     return Response(body, status=status, headers=dict(headers or {}), content_type=CONTENT_TYPE)
 
 
 def exception_handler(error: Exception, _context: Mapping[str, Any]) -> Response | None:
     """For REST_FRAMEWORK. None: a bug, which Django reports as such."""
     match error:
+        case NotAllowed():
+            return problem(409, "not_allowed", str(error))
         case InvalidRequest() | InvalidSpec():
             return problem(400, "invalid_request", str(error), errors=error.errors)
         case LeaseNotFound():
             return problem(404, "lease_not_found", "There is no such lease.")
         case LeaseEnded():
-            ended_at = error.ended_at.isoformat().replace("+00:00", "Z")
-            return problem(410, "lease_ended", str(error), cause=error.cause, endedAt=ended_at)
+            return problem(410, "lease_ended", str(error), cause=error.cause, ended_at=error.ended_at)
         case IdempotencyKeyReused():
             return problem(422, "idempotency_key_reused", "This Idempotency-Key was used for another request.")
         case NoProxyAvailable():

@@ -1,12 +1,16 @@
-"""The calls of the API: read the request, make one call down, show the result."""
+"""What anyone may ask: who am I, and what can I ask."""
 
 from __future__ import annotations
 
 from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from leasing.api import answers
 from leasing.api.base import PublicView
+from leasing.api.openapi import call
 
 FORWARDING_HEADERS = (
     "Forwarded",
@@ -22,14 +26,27 @@ FORWARDING_HEADERS = (
 
 
 class WhoAmI(PublicView):
+    @call("whoAmI", answers={200: answers.WhoAmI})
     def get(self, request: Request) -> Response:
         """Where the request came from, as seen from here, and what proxies on the way said of it."""
+        # The address of the connection itself: what is forwarded may be made up, and shows what a target could see.
         headers = {name: request.headers[name] for name in FORWARDING_HEADERS if name in request.headers}
-        return Response({"ip": request.META["REMOTE_ADDR"], "headers": headers})
+        return Response(answers.WhoAmI(ip=request.META["REMOTE_ADDR"], headers=headers).body())
+
+
+class Schema(SpectacularAPIView):
+    authentication_classes = ()
+    permission_classes = ()
+
+
+class Docs(SpectacularSwaggerView):
+    authentication_classes = ()
+    permission_classes = ()
 
 
 class Nowhere(PublicView):
     """Where no call is."""
 
+    @extend_schema(exclude=True)
     def initial(self, *_args: object, **_kwargs: object) -> None:
         raise Http404

@@ -1,0 +1,26 @@
+"""Celery tasks of health: safe to run twice or late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from celery import shared_task
+from django.utils import timezone
+
+from health import engine
+
+SOFT_LIMIT = int(engine.START_WITHIN.total_seconds()) + 3_600 + 30
+"""In seconds. A net for what can't be: probes end by their own deadlines, of which a spec may ask for up to an hour."""
+HARD_LIMIT = SOFT_LIMIT + 30
+
+
+@shared_task(name="health.probe_due", soft_time_limit=SOFT_LIMIT, time_limit=HARD_LIMIT)
+def probe_due(*, entry: str) -> int:
+    """Probe what is due of one provider entry; returns how many proxies were probed."""
+    return engine.probe_due(entry, timezone.now())
+
+
+@shared_task(name="health.probe", soft_time_limit=SOFT_LIMIT, time_limit=HARD_LIMIT)
+def probe(*, proxy_ids: Sequence[int]) -> int:
+    """Probe these proxies at once; returns how many were probed."""
+    return engine.probe_now(proxy_ids, timezone.now())

@@ -1,0 +1,40 @@
+"""Pages by keyset: as quick at the end of a long list as at its beginning, and sound while the list changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core import signing
+from django.db.models import BooleanField, QuerySet
+from django.db.models.expressions import RawSQL
+from rest_framework.request import Request
+
+from leasing.errors import InvalidRequest
+from proxyfleet.fleet.models import Proxy
+
+SALT = "leasing.api.pages"
+
+
+def next_url(request: Request, last: list[Any]) -> str:
+    """The URL of this request, to go on after the item whose key is ``last``."""
+    params = request.query_params.copy()
+    params["cursor"] = signing.dumps(last, salt=SALT)
+    return request.build_absolute_uri(f"?{params.urlencode()}")
+
+
+def read_cursor(cursor: str) -> list[Any]:
+    """The key in a cursor. Raises InvalidRequest for one that we didn't make."""
+    try:
+        key: list[Any] = signing.loads(cursor, salt=SALT)
+    except signing.BadSignature:
+        raise InvalidRequest({"cursor": ["is not one that this API gave"]}) from None
+    return key
+
+
+def proxies_after(proxies: QuerySet[Proxy], cursor: str | None) -> QuerySet[Proxy]:
+    """The proxies that come after the cursor's, in the order of namespace, name and id."""
+    ordered = proxies.order_by("namespace", "name", "id")
+    if cursor is None:
+        return ordered
+    row = '("fleet_proxy"."namespace", "fleet_proxy"."name", "fleet_proxy"."id") > (%s, %s, %s)'
+    return ordered.filter(RawSQL(row, read_cursor(cursor), BooleanField()))  # noqa: S611  values are parameters

@@ -1,0 +1,93 @@
+"""See what there is to lease; declare it and take it away."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from leasing import queries
+from leasing.api.answers import ProxyInDetail, ProxyPage, ProxySummary
+from leasing.api.authentication import caller
+from leasing.api.base import View, json_object, parse_query
+from leasing.api.openapi import call
+from leasing.api.pages import next_url, proxies_after
+from leasing.api.problems import NotFound
+from leasing.api.requests import ProxyQuery
+from leasing.tokens import Scope
+from proxyfleet.fleet import operations as fleet
+from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.spec import ProxySpec
+
+_UNKNOWN = {404: "proxy_not_found"}
+
+
+class Proxies(View):
+    scopes: ClassVar = {"GET": Scope.READ}
+    reads_query = True
+
+    @call("listProxies", query=ProxyQuery, answers={200: ProxyPage})
+    def get(self, request: Request) -> Response:
+        """The proxies that pass every filter, in the order of their names."""
+        query = parse_query(request, ProxyQuery)
+        equal = {
+            column: value
+            for column in ("phase", "mode", "provider", "namespace")
+            if (value := getattr(query, column)) is not None
+        }
+        found = queries.proxies(
+            healthy=query.healthy,
+            available=query.available,
+            target=query.target,
+            selector=query.selector,
+            now=timezone.now(),
+            **equal,
+        )
+        page = list(proxies_after(found, query.cursor)[: query.limit + 1])
+        shown, is_last = page[: query.limit], len(page) <= query.limit
+        last = shown[-1] if shown else None
+        following = None if is_last or last is None else next_url(request, [last.namespace, last.name, last.pk])
+        return Response(ProxyPage(items=[ProxySummary.of(proxy) for proxy in shown], next=following).body())
+
+
+class ProxyView(View):
+    scopes: ClassVar = {"GET": Scope.READ, "PUT": Scope.OPERATE, "DELETE": Scope.OPERATE}
+
+    @call("readProxy", answers={200: ProxyInDetail}, problems=_UNKNOWN)
+    def get(self, _request: Request, namespace: str, name: str) -> Response:
+        """One proxy, with its leases, cooldowns and what happened to it lately."""
+        return _show(_find(namespace, name))
+
+    @call(
+        "putProxy",
+        body=ProxySpec,
+        answers={200: ProxyInDetail, 201: ProxyInDetail},
+        problems={413: "payload_too_large", 415: "unsupported_media_type"},
+    )
+    def put(self, request: Request, namespace: str, name: str) -> Response:
+        """Declare the proxy, or change what is wanted of it; what is left out goes back to its default."""
+        spec: dict[str, Any] = json_object(request)
+        actor, now = caller(request).name, timezone.now()
+        there = queries.proxy(namespace, name)
+        if there is None or there.deletion_requested_at is not None:
+            return _show(fleet.declare(namespace, name, spec, actor=actor, now=now), status=201)
+        return _show(fleet.update(there.pk, spec, actor=actor, now=now))
+
+    @call("deleteProxy", answers={202: ProxyInDetail}, problems=_UNKNOWN)
+    def delete(self, request: Request, namespace: str, name: str) -> Response:
+        """Ask for the proxy to go. It is leased no more, drained, and gone once its instance is."""
+        there = _find(namespace, name)
+        return _show(fleet.request_deletion(there.pk, actor=caller(request).name, now=timezone.now()), status=202)
+
+
+def _find(namespace: str, name: str) -> Proxy:
+    proxy = queries.proxy(namespace, name)
+    if proxy is None:
+        raise NotFound(f"There is no proxy {namespace}/{name}.", code="proxy_not_found")
+    return proxy
+
+
+def _show(proxy: Proxy, status: int = 200) -> Response:
+    return Response(ProxyInDetail.of_detail(queries.detail(proxy, timezone.now())).body(), status=status)
