@@ -35,7 +35,7 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     return [
         {
             "title": title,
-            "separator": True,
+            "separator": title != SECTIONS[0][0],
             "items": [
                 {"title": label, "icon": icon, "link": reverse(f"admin:{app}_{model}_changelist")}
                 for label, icon, app, model in items

@@ -132,6 +132,9 @@ UNFOLD = {
     "SITE_TITLE": "proxyfleet",
     "SITE_HEADER": "proxyfleet",
     "SITE_SYMBOL": "lan",
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("fleet/favicon.svg")},
+    ],
     "STYLES": [lambda _request: static("fleet/admin.css")],
     "SIDEBAR": {"navigation": "proxyfleet.navigation.sidebar"},
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.template.loader import render_to_string
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from proxyfleet.fleet.models import Proxy, Verdict
@@ -25,8 +26,16 @@ def badge(text: str, colour: str, title: str = "") -> SafeString:
     return mark_safe(rendered)  # noqa: S308  the template escapes
 
 
-def phase_badge(phase: str) -> SafeString:
-    return badge(phase, PHASE_COLOURS.get(Phase(phase), "default"))
+def state_badges(proxy: Proxy) -> SafeString:
+    """The phase, and what an operator asked for that changes how it is to be read."""
+    badges = [badge(proxy.phase, PHASE_COLOURS[Phase(proxy.phase)])]
+    if proxy.cordoned:
+        badges.append(badge("cordoned", "warning", "No new leases"))
+    if proxy.deletion_requested_at is not None and proxy.phase != Phase.TERMINATING:
+        badges.append(badge("being deleted", "danger"))
+    if proxy.skip_cleanup:
+        badges.append(badge("cleanup skipped", "warning", "Its instance will be abandoned"))
+    return format_html_join(" ", "{}", ((each,) for each in badges))
 
 
 def health_badge(proxy: Proxy) -> SafeString:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from django import forms
+from django.utils.text import capfirst
 from unfold.widgets import (
     UnfoldAdminIntegerFieldWidget,
     UnfoldAdminSelectWidget,
@@ -27,7 +28,8 @@ PATHS = {
     "cloud_init": "cloudInit.inline",
     "endpoint_host": "endpoint.host",
     "port": "port",
-    "attributes": "attributes",
+    # Not `attributes`: a field of that name would hide the form's own `attributes` from every script.
+    "attribute_lines": "attributes",
     "max_leases": "maxLeases",
     "drain_seconds": "drainSeconds",
     "health_url": "healthCheck.url",
@@ -153,7 +155,7 @@ class ProxyForm(forms.Form):
     )
     endpoint_host = _text("Host", "IPv4 or IPv6 address, or a DNS name.", placeholder="proxy.example.com")
     port = _number("Port", "Where the proxy listens.")
-    attributes = AttributesField(
+    attribute_lines = AttributesField(
         label="Attributes",
         required=False,
         help_text="What selectors match: one key=value a line.",
@@ -236,7 +238,7 @@ class ProxyForm(forms.Form):
         for path, messages in error.errors.items():
             field = _field_of(path)
             for message in messages:
-                self.add_error(field, message if field else f"{path}: {message}")
+                self.add_error(field, capfirst(message) if field else f"{path}: {message}")
 
     def changed_labels(self) -> list[str]:
         """The fields that were edited, as a person reads them; never what they hold."""

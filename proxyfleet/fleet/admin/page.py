@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from proxyfleet.fleet.admin.badges import badge, health_badge, phase_badge
+from proxyfleet.fleet.admin.badges import badge, health_badge, state_badges
 from proxyfleet.fleet.models import Proxy, ProxyEvent
 from proxyfleet.fleet.ports import ports
 
@@ -22,7 +22,7 @@ def page_of(proxy: Proxy, now: datetime, *, before: str) -> dict[str, Any]:
     return {
         "proxy": proxy,
         "now": now,
-        "badges": _badges(proxy),
+        "badges": [state_badges(proxy), health_badge(proxy)],
         "facts": _facts(proxy),
         "health_facts": _health_facts(proxy),
         "conditions": [
@@ -42,17 +42,6 @@ def page_of(proxy: Proxy, now: datetime, *, before: str) -> dict[str, Any]:
         "active_leases": ports.leases.active(proxy.pk, now),
         "leases": ports.leases.outstanding(proxy.pk, now, limit=LEASES_SHOWN),
     }
-
-
-def _badges(proxy: Proxy) -> list[str]:
-    badges = [phase_badge(proxy.phase), health_badge(proxy)]
-    if proxy.cordoned:
-        badges.append(badge("cordoned", "warning", "No new leases"))
-    if proxy.deletion_requested_at is not None:
-        badges.append(badge("being deleted", "danger"))
-    if proxy.skip_cleanup:
-        badges.append(badge("cleanup skipped", "warning", "Its instance will be abandoned"))
-    return badges
 
 
 def _facts(proxy: Proxy) -> list[tuple[str, Any]]:

@@ -22,7 +22,7 @@ from unfold.forms import AdminForm
 from unfold.views import ChangeList
 
 from proxyfleet.fleet import operations
-from proxyfleet.fleet.admin.badges import badge, health_badge, phase_badge
+from proxyfleet.fleet.admin.badges import health_badge, state_badges
 from proxyfleet.fleet.admin.forms import EXTERNAL_ONLY, MANAGED_ONLY, ProxyForm
 from proxyfleet.fleet.admin.page import page_of
 from proxyfleet.fleet.admin.verbs import VERBS, Outcome, Verb, perform
@@ -65,7 +65,7 @@ class ProxyAdmin(ModelAdmin):
         (None, {"fields": ["namespace", "name", "mode", "generation"]}),
         ("Instance", {"fields": ["provider", "zone", "machine_type", "image", "cloud_init"]}),
         ("Endpoint", {"fields": ["endpoint_host", "port"]}),
-        ("Leasing", {"fields": ["attributes", "max_leases", "drain_seconds"]}),
+        ("Leasing", {"fields": ["attribute_lines", "max_leases", "drain_seconds"]}),
         (
             "Health check",
             {
@@ -114,9 +114,7 @@ class ProxyAdmin(ModelAdmin):
 
     @display(description="Phase", ordering="phase")
     def phase_(self, proxy: Proxy) -> SafeString:
-        if proxy.cordoned:
-            return phase_badge(proxy.phase) + " " + badge("cordoned", "warning", "No new leases")
-        return phase_badge(proxy.phase)
+        return state_badges(proxy)
 
     @display(description="Health", ordering="verdict")
     def health(self, proxy: Proxy) -> SafeString:
@@ -152,7 +150,7 @@ class ProxyAdmin(ModelAdmin):
             "verbs": [verb for verb in VERBS.values() if self.may(request, verb) and verb.offered(proxy)],
             "has_change_permission": self.has_change_permission(request, proxy),
         }
-        return self._render(request, "admin/fleet/proxy_page.html", proxy, **context)
+        return self._render(request, "admin/fleet/proxy_page.html", title=str(proxy), **context)
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -220,7 +218,7 @@ class ProxyAdmin(ModelAdmin):
             "back": back,
             "do_url": _do_url(verb),
         }
-        return self._render(request, "admin/fleet/proxy_confirm.html", None, **context)
+        return self._render(request, "admin/fleet/proxy_confirm.html", title=context["question"], **context)
 
     def _declare(self, request: HttpRequest, form: ProxyForm) -> Proxy | None:
         try:
@@ -266,17 +264,15 @@ class ProxyAdmin(ModelAdmin):
             "errors": form.errors,
             "media": self.media + form.media,
             "cancel_url": _page_url(proxy.pk) if proxy else reverse("admin:fleet_proxy_changelist"),
-            "subtitle": "Edit" if proxy else "Add proxy",
+            "heading": f"Edit {proxy}" if proxy else "Declare a proxy",
+            "submit": "Save" if proxy else "Declare",
         }
-        return self._render(request, "admin/fleet/proxy_form.html", proxy, **context)
+        return self._render(request, "admin/fleet/proxy_form.html", title=context["heading"], **context)
 
-    def _render(self, request: HttpRequest, template: str, original: Proxy | None, /, **context: Any) -> HttpResponse:
+    def _render(self, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
         request.current_app = self.admin_site.name  # type: ignore[attr-defined]  # as Django's own admin views do
         site = self.admin_site.each_context(request)
-        title = str(original) if original else "Proxies"
-        return TemplateResponse(
-            request, template, {**site, "opts": self.opts, "title": title, "original": original, **context}
-        )
+        return TemplateResponse(request, template, {**site, "opts": self.opts, **context})
 
 
 def _as_action(verb: Verb) -> Any:

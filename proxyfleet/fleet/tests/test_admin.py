@@ -14,6 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from providers.errors import Unavailable
+from providers.tests.memory import Call, refuse
 from proxyfleet.fleet import operations
 from proxyfleet.fleet.models import Proxy, ProxyEvent
 from proxyfleet.fleet.roles import Role
@@ -81,7 +83,7 @@ def told(response: Any) -> list[str]:
 
 
 def test_declaring_a_proxy_goes_through_the_operations(world: World, operator: Client) -> None:
-    values = filled(operator, ADD, name="p1", attributes="region=eu\ntier=gold", cloud_init="#cloud-config\r\n")
+    values = filled(operator, ADD, name="p1", attribute_lines="region=eu\ntier=gold", cloud_init="#cloud-config\r\n")
     response = operator.post(ADD, values, follow=True)
     proxy = Proxy.objects.get()
     assert told(response) == ["default/p1 is declared."]
@@ -101,18 +103,18 @@ def test_an_external_proxy_needs_no_provider(world: World, operator: Client) -> 
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("name", "No_Such", "must be at most 253"),
-        ("namespace", "a b", "must be at most 63"),
-        ("provider", "", "needs one"),
+        ("name", "No_Such", "Must be at most 253"),
+        ("namespace", "a b", "Must be at most 63"),
+        ("provider", "", "A Managed proxy needs one"),
         ("port", "70000", "65535"),
         ("port", "many", "whole number"),
-        ("attributes", "a=1\nnonsense", "Line 2"),
-        ("attributes", "a=1\na=2", "twice"),
-        ("attributes", "-bad-=1", "is not a label key"),
+        ("attribute_lines", "a=1\nnonsense", "Line 2"),
+        ("attribute_lines", "a=1\na=2", "twice"),
+        ("attribute_lines", "-bad-=1", "is not a label key"),
         ("max_leases", "0", "greater than or equal to 1"),
         ("drain_seconds", "-1", "greater than or equal to 0"),
         ("health_url", "ftp://example.com", "URL scheme"),
-        ("health_timeout_seconds", "31", "must not be greater than intervalSeconds"),
+        ("health_timeout_seconds", "31", "Must not be greater than intervalSeconds"),
         ("expected_status", "200, ok", "status codes"),
         ("expected_status", "99", "greater than or equal to 100"),
     ],
@@ -139,7 +141,7 @@ def test_the_host_of_an_external_proxy_is_checked_at_its_field(world: World, ope
 def test_a_name_that_is_taken_is_an_error_of_the_name(world: World, operator: Client) -> None:
     world.declare("p1")
     response = operator.post(ADD, filled(operator, ADD, name="p1"))
-    assert errors(response) == {"name": ["the proxy default/p1 exists already"]}
+    assert errors(response) == {"name": ["The proxy default/p1 exists already"]}
 
 
 def test_editing_changes_what_was_edited_and_nothing_else(world: World, operator: Client) -> None:
@@ -391,9 +393,10 @@ def test_the_dry_run_names_orphans_and_deletes_none(world: World, operator: Clie
 
 
 def test_a_provider_that_is_down_is_said_to_be_down(world: World, operator: Client) -> None:
-    world.backend.unreachable_zones.add("memory")
-    url = reverse("admin:fleet_providerstate_dry_run", args=["mem"])
-    assert operator.get(url).status_code == 200
+    world.backend.faults[Call.LIST].append(refuse(Unavailable("the host does not answer")))
+    shown = operator.get(reverse("admin:fleet_providerstate_dry_run", args=["mem"]))
+    assert shown.status_code == 200
+    assert "mem can&#x27;t be asked now (Unavailable): the host does not answer" in shown.content.decode()
 
 
 def test_providers_show_their_last_sweep(world: World, operator: Client) -> None:
