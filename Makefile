@@ -16,7 +16,7 @@ DEV := $(call stamp,requirements-dev.txt)
 WITH_SERVERS := python -m proxyfleet.local exec
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format lock
+.PHONY: help run test test-long lint format lock
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ run: $(LOCAL) ## Run everything on this machine until Ctrl-C; state is kept in v
 
 test: lint ## Run all checks and tests
 	python -m pytest
+
+test-long: lint ## Run them with ten times as many random schedules
+	python -m pytest --schedules 10000
 
 lint: $(DEV) ## Run the checks only
 	ruff check

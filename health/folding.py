@@ -9,10 +9,11 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from health.results import ProbeResult
-from health.verdicts import Counters, Thresholds, Verdict
+from health.verdicts import Counters, Thresholds
 from proxyfleet.fleet import hints
 from proxyfleet.fleet.claims import event_of
 from proxyfleet.fleet.models import EventKind, Proxy, ProxyEvent
+from proxyfleet.fleet.phases import Verdict
 
 _COLUMNS = {
     "verdict": "text",

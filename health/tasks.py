@@ -8,9 +8,10 @@ from celery import shared_task
 from django.utils import timezone
 
 from health import engine
+from proxyfleet.fleet.spec import MAX_PROBE_SECONDS
 
-SOFT_LIMIT = int(engine.START_WITHIN.total_seconds()) + 3_600 + 30
-"""In seconds. A net for what can't be: probes end by their own deadlines, of which a spec may ask for up to an hour."""
+SOFT_LIMIT = int(engine.START_WITHIN.total_seconds()) + MAX_PROBE_SECONDS + 30
+"""In seconds. A net for what can't be: probes end by their own deadlines."""
 HARD_LIMIT = SOFT_LIMIT + 30
 
 

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Verdict(StrEnum):
-    UNKNOWN = "unknown"
-    HEALTHY = "healthy"
-    UNHEALTHY = "unhealthy"
+from proxyfleet.fleet.phases import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from leasing.allocation import Wish, matching
 from leasing.errors import LeaseEnded, LeaseNotFound, Shortage
 from leasing.models import Cooldown, EndCause, EndedLease, Lease
 from leasing.selectors import Selector
-from proxyfleet.fleet.models import Proxy, ProxyEvent, Verdict
-from proxyfleet.fleet.phases import Phase
+from proxyfleet.fleet.models import Proxy, ProxyEvent
+from proxyfleet.fleet.phases import Phase, Verdict
 
 SHOWN_LEASES = SHOWN_COOLDOWNS = 100
 SHOWN_EVENTS = 20

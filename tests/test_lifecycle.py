@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import transaction
@@ -36,9 +37,9 @@ from leasing.selectors import Selector
 from providers.errors import AuthenticationFailed, InvalidRequest, ProviderError, QuotaExceeded, Unavailable
 from providers.tests.memory import DEFAULT_ZONE, Call, Crash, Fault, Life, lose_response, raising, refuse
 from proxyfleet.fleet import claims, operations
-from proxyfleet.fleet.models import Proxy, Verdict
+from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.operations import NotAllowed
-from proxyfleet.fleet.phases import Phase
+from proxyfleet.fleet.phases import Phase, Verdict
 from proxyfleet.fleet.reconciler import reconcile
 from proxyfleet.fleet.tests.world import GC_MIN_AGE, World, new_world
 
@@ -75,6 +76,8 @@ class Fleet(RuleBasedStateMachine):
         self.world: World = self._stack.enter_context(new_world(*ENTRIES))
         self._transaction = transaction.atomic()
         self._transaction.__enter__()
+        self.leased: dict[UUID, int] = {}
+        """The instance that each lease was given on."""
         self.zombies: set[object] = set()
         """Proxies whose claim was lost while a call was under way: what that call makes is for the GC to find."""
 
@@ -132,6 +135,7 @@ class Fleet(RuleBasedStateMachine):
             assert proxy.phase == Phase.READY, f"leased while {proxy.phase}"
             assert not proxy.cordoned
             assert proxy.deletion_requested_at is None
+            self.leased[lease.pk] = proxy.instance_serial
 
     @rule()
     def release(self) -> None:
@@ -196,7 +200,7 @@ class Fleet(RuleBasedStateMachine):
         edit=st.none() | SPECS,
     )
     def a_call_will_hang(self, call: Call, moment: str, edit: dict[str, Any] | None) -> None:
-        """For longer than the claim: another worker takes over, perhaps with another spec, and the call still returns."""
+        """For longer than the claim: another worker takes over, perhaps with another spec; the call still returns."""
 
         def hang() -> None:
             held = list(Proxy.objects.filter(claim_expires_at__gt=self.world.now))
@@ -244,6 +248,12 @@ class Fleet(RuleBasedStateMachine):
         owners = set(Proxy.objects.values_list("uid", flat=True))
         left = {machine.identity.proxy_uid for machine in self.world.live()} - owners - self.zombies
         assert not left, "a proxy went before its instance"
+
+    @invariant()
+    def a_lease_ends_with_its_instance(self) -> None:
+        for lease in Lease.objects.select_related("proxy"):
+            assert lease.proxy.provider_id, "a lease on nothing"
+            assert lease.proxy.instance_serial == self.leased[lease.pk], "a lease went over to another instance"
 
     @invariant()
     def only_ready_proxies_can_be_leased(self) -> None:

@@ -134,6 +134,7 @@ def answer_forever(start: bytes, filler: bytes) -> Script:
         await peer.send(start)
         while True:
             await peer.send(filler)
+            await asyncio.sleep(0)  # `drain` alone gives no way to others while the socket takes more
 
     return script
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
 import resource
 import socket
 import time
@@ -21,7 +21,6 @@ from health.results import Outcome, ProbeRequest, ProbeResult, ProxyCredentials,
 from health.tests.conftest import Certificates
 from health.tests.peers import (
     CONSENT,
-    Peer,
     Script,
     answer,
     answer_and_stay,
@@ -40,7 +39,7 @@ from health.tests.peers import (
     tunnel,
 )
 
-SHORT = 0.4
+SHORT = 0.6
 """Timeout in seconds of probes that are meant to reach it."""
 LONG = 20.0
 """Timeout in seconds of probes that are not."""
@@ -401,37 +400,34 @@ def _open_descriptors() -> int:
 
 
 def test_nothing_is_left_behind(certificates: Certificates) -> None:
-    """500 probes that fail in every way, then 500 that are cancelled midway."""
-    scripts = itertools.cycle(case.script for case in [*TUNNELS, *RESPONSES, *WITHOUT_TLS])
-
-    async def misbehave(peer: Peer) -> None:
-        await next(scripts)(peer)
+    """Probes that fail in every way, 500 at least, and as many that are cancelled midway."""
+    faults = [(case, "https") for case in TUNNELS]
+    faults += [(case, "http") for case in [*RESPONSES, *WITHOUT_TLS] if case.outcome is not Outcome.OK]
 
     async def run() -> None:
-        async with serving(misbehave) as proxy:
-            before = _open_descriptors()
+        async with contextlib.AsyncExitStack() as proxies:
+            running = [await proxies.enter_async_context(serving(case.script)) for case, _ in faults]
             requests = [
-                _request(proxy.port, url="https://target.example/", timeout=SHORT, key=key) for key in range(500)
+                _request(proxy.port, url=f"{scheme}://target.example/", timeout=case.timeout, key=number)
+                for number, (proxy, (case, scheme)) in enumerate(zip(running, faults, strict=True))
             ]
+            requests *= 500 // len(faults) + 1
+            before = _open_descriptors()
+
             results: list[ProbeResult[int]] = []
-            await probe_all(requests, tls=certificates.prober, deliver=results.append, concurrency=100)
-            assert len(results) == 500
-            assert not any(result.is_ok for result in results)
-            assert {result.outcome for result in results} >= {
-                Outcome.TIMEOUT,
-                Outcome.TLS_FAILED,
-                Outcome.TUNNEL_REFUSED,
-            }
+            await probe_all(requests, tls=certificates.prober, deliver=results.append, concurrency=50)
+            assert len(results) == len(requests)
+            assert all(result.outcome is faults[result.key][0].outcome for result in results)
 
             cut_off = asyncio.create_task(
                 probe_all(requests, tls=certificates.prober, deliver=results.append, concurrency=100)
             )
-            await _until(lambda: len(proxy.connections) > 20)
+            await _until(lambda: any(proxy.connections for proxy in running))
             cut_off.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await cut_off
 
-            await _until(lambda: not proxy.connections)
+            await _until(lambda: not any(proxy.connections for proxy in running))
             assert asyncio.all_tasks() == {asyncio.current_task()}
             assert _open_descriptors() == before
 

@@ -5,7 +5,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from health.schedule import epoch_ms, latest_slot_ms, phase_ms
@@ -27,6 +27,7 @@ def slots_between(uid: UUID, interval: int, begin: datetime, end: datetime) -> i
     return last - first + 1
 
 
+@settings(deadline=None)
 @given(st.uuids(), INTERVALS, GAPS)
 def test_every_slot_is_served_by_exactly_one_tick(uid: UUID, interval: int, gaps: list[timedelta]) -> None:
     previous, passed = START, 0
@@ -38,6 +39,7 @@ def test_every_slot_is_served_by_exactly_one_tick(uid: UUID, interval: int, gaps
     assert passed == slots_between(uid, interval, START, previous)
 
 
+@settings(deadline=None)
 @given(st.uuids(), st.integers(1, 600))
 def test_regular_ticks_probe_once_an_interval(uid: UUID, interval: int) -> None:
     ticks = [START + timedelta(seconds=second) for second in range(4 * interval + 1)]
@@ -46,6 +48,7 @@ def test_regular_ticks_probe_once_an_interval(uid: UUID, interval: int) -> None:
     assert {later - earlier for earlier, later in itertools.pairwise(due)} == {timedelta(seconds=interval)}
 
 
+@settings(deadline=None)
 @given(st.uuids(), INTERVALS, st.integers(1, 1000))
 def test_same_moment_twice_serves_nothing(uid: UUID, interval: int, seconds: int) -> None:
     now = START + timedelta(seconds=seconds)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from health.verdicts import Counters, Thresholds, Verdict
+from health.verdicts import Counters, Thresholds
+from proxyfleet.fleet.phases import Verdict
 
 THRESHOLDS = st.builds(Thresholds, success=st.integers(1, 5), failure=st.integers(1, 5))
 RESULTS = st.lists(st.booleans(), max_size=40)
@@ -36,6 +37,7 @@ def test_consecutive_results_make_the_verdict(results: str, verdict: Verdict) ->
     assert run([sign == "+" for sign in results], Thresholds(success=2, failure=3)).verdict is verdict
 
 
+@settings(deadline=None)
 @given(RESULTS, THRESHOLDS, st.booleans())
 def test_a_proxy_that_stays_as_it_is_changes_nothing(results: list[bool], thresholds: Thresholds, ok: bool) -> None:
     settled = run([*results, *[ok] * 5], thresholds)
@@ -43,6 +45,7 @@ def test_a_proxy_that_stays_as_it_is_changes_nothing(results: list[bool], thresh
     assert settled.after(ok=ok, thresholds=thresholds) == settled
 
 
+@settings(deadline=None)
 @given(RESULTS, THRESHOLDS)
 def test_verdict_is_that_of_the_latest_long_enough_run(results: list[bool], thresholds: Thresholds) -> None:
     expected, streak, previous = Verdict.UNKNOWN, 0, None

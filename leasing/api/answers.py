@@ -13,7 +13,8 @@ from pydantic.alias_generators import to_camel
 from leasing.api.requests import ModeName, PhaseName
 from leasing.models import Lease
 from leasing.queries import ProxyDetail
-from proxyfleet.fleet.models import Proxy, Verdict
+from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.phases import Verdict
 
 
 class Answer(BaseModel):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from leasing.book import DatabaseLeaseBook
-from proxyfleet.fleet.models import Proxy, Verdict
-from proxyfleet.fleet.phases import Phase
+from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.phases import Phase, Verdict
 
 
 def make_proxy(name: str, *, max_leases: int = 1, phase: Phase = Phase.READY, **columns: Any) -> Proxy:

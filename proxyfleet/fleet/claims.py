@@ -9,14 +9,15 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connection, transaction
 
 from providers.config import EXTERNAL
 from proxyfleet.fleet.conditions import Condition, merge
-from proxyfleet.fleet.models import Proxy, ProxyEvent, Verdict
+from proxyfleet.fleet.models import Proxy, ProxyEvent
 from proxyfleet.fleet.outcomes import Change
-from proxyfleet.fleet.phases import CLAIM, TRANSITIONS, Phase
+from proxyfleet.fleet.phases import CLAIM, TRANSITIONS, Phase, Verdict
 from proxyfleet.fleet.ports import ports
 
 
@@ -51,7 +52,7 @@ def claim_next(entry: str, configured: frozenset[str], now: datetime, *, limit: 
     return _take(condition.format(lane=lane), values, now)
 
 
-def _take(condition: str, values: dict[str, object], now: datetime) -> Claim | None:
+def _take(condition: str, values: dict[str, Any], now: datetime) -> Claim | None:
     token = uuid.uuid4()
     # Clears `next_reconcile_at`; whoever changes something meanwhile sets it again, for the run that follows.
     statement = f"""

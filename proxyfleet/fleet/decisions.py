@@ -14,9 +14,7 @@ from uuid import UUID
 
 from providers.errors import Blocked, PermanentError, ProviderError
 from providers.instances import Instance, InstanceState
-from proxyfleet.fleet.phases import UNRESOLVED_RECHECK, Phase
-
-HEALTHY, UNHEALTHY = "healthy", "unhealthy"
+from proxyfleet.fleet.phases import UNRESOLVED_RECHECK, Phase, Verdict
 
 INSTANCE_GIVEN_UP = frozenset({"InstanceStopped", "InstanceFailed", "ProvisionTimeout"})
 """Reasons for which the reconciler itself deletes an instance to make another."""
@@ -66,7 +64,7 @@ class Snapshot:
     """Where an External proxy is declared to be."""
     port: int
 
-    verdict: str
+    verdict: Verdict
     outcome: str
     """Of the last probe that changed the verdict."""
     health_message: str
@@ -308,9 +306,9 @@ def _give_up(instance: Instance, reason: str, message: str) -> DeleteInstance:
 
 def _settle_at(s: Snapshot, address: Address | None) -> Settle:
     """Reachable at ``address``: health alone decides between Ready and Unhealthy, by a verdict on that very address."""
-    if address == s.address and s.verdict == HEALTHY:
+    if address == s.address and s.verdict is Verdict.HEALTHY:
         return Settle(Phase.READY, "ProbeSucceeded", "")
-    if address == s.address and s.verdict == UNHEALTHY:
+    if address == s.address and s.verdict is Verdict.UNHEALTHY:
         return Settle(Phase.UNHEALTHY, s.outcome or "ProbeFailed", s.health_message)
     waiting = Phase.PENDING if s.external else Phase.PROVISIONING
     return Settle(waiting, "AwaitingFirstProbe", "Reachable; no probe has given a verdict yet.")

@@ -6,6 +6,7 @@ Each status column has one writer, named above it.
 from __future__ import annotations
 
 import uuid
+from enum import StrEnum
 from typing import Any, ClassVar
 
 from django.contrib.postgres.indexes import GinIndex
@@ -14,7 +15,7 @@ from django.db import models
 from django.db.models import Case, F, Func, Value, When
 from django.utils import timezone
 
-from proxyfleet.fleet.phases import Phase
+from proxyfleet.fleet.phases import Phase, Verdict
 from proxyfleet.fleet.spec import Mode, ProxySpec
 
 
@@ -25,10 +26,9 @@ class Origin(models.TextChoices):
     """Declared in the admin or through REST."""
 
 
-class Verdict(models.TextChoices):
-    UNKNOWN = "unknown"
-    HEALTHY = "healthy"
-    UNHEALTHY = "unhealthy"
+def _choices(values: type[StrEnum]) -> list[tuple[str, str]]:
+    """For a pure enumeration, shown as it is written."""
+    return [(value.value, value.value) for value in values]
 
 
 class Proxy(models.Model):
@@ -42,9 +42,7 @@ class Proxy(models.Model):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     # Spec: written by operations (and, for a proxy of the cluster, by the bridge through them).
-    mode = models.CharField(
-        max_length=8, choices=[(mode.value, mode.value) for mode in Mode], default=Mode.MANAGED.value
-    )
+    mode = models.CharField(max_length=8, choices=_choices(Mode), default=Mode.MANAGED.value)
     provider = models.CharField(max_length=63, blank=True)
     zone = models.CharField(max_length=253, blank=True)
     machine_type = models.CharField(max_length=253, blank=True)
@@ -76,7 +74,7 @@ class Proxy(models.Model):
     # Status: written by the reconciler.
     phase = models.CharField(
         max_length=12,
-        choices=[(phase.value, phase.value) for phase in Phase],
+        choices=_choices(Phase),
         default=Phase.PENDING.value,
         editable=False,
     )
@@ -108,7 +106,12 @@ class Proxy(models.Model):
     revision = models.PositiveBigIntegerField(default=0, editable=False)
 
     # Status: written by health.
-    verdict = models.CharField(max_length=9, choices=Verdict, default=Verdict.UNKNOWN, editable=False)
+    verdict = models.CharField(
+        max_length=9,
+        choices=_choices(Verdict),
+        default=Verdict.UNKNOWN.value,
+        editable=False,
+    )
     # The instance_serial that the verdict and the counters belong to.
     probed_serial = models.PositiveIntegerField(default=0, editable=False)
     probe_successes = models.PositiveIntegerField(default=0, editable=False)

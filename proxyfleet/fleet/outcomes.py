@@ -235,8 +235,10 @@ def _stumble(s: Snapshot, action: Action, error: ProviderError, now: datetime, j
     if isinstance(error, PermanentError) and not leaving:
         phase = Phase.FAILED
         columns |= {"failed_hash": s.desired_hash, "retry_at": None}
-        if isinstance(action, CreateInstance):
-            columns |= _NOTHING_CREATING  # it was refused
+        if isinstance(action, CreateInstance) and not s.creating_hash:
+            columns |= (
+                _NOTHING_CREATING  # refused at the first try; of an earlier one, whose answer was lost, it says nothing
+            )
     columns["phase"] = phase
     lasting = not isinstance(error, Unavailable) or now - error_since >= ERROR_GRACE
     if lasting:

@@ -1,4 +1,4 @@
-"""The phases of a proxy, the edges between them, and every deadline and backoff in one place."""
+"""The phases and verdicts of a proxy, the edges between phases, and every deadline and backoff in one place."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ class Phase(StrEnum):
     """Deletion was asked; the instance is drained, then deleted."""
     FAILED = "Failed"
     """The spec can't work, says the provider; latched until the spec changes."""
+
+
+class Verdict(StrEnum):
+    """What consecutive probes say of an instance."""
+
+    UNKNOWN = "unknown"
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
 
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {

@@ -28,6 +28,9 @@ MAX_ATTRIBUTES = 32
 MAX_CLOUD_INIT_BYTES = 262_144
 """The narrowest backend's limit: a GCE metadata value."""
 
+MAX_PROBE_SECONDS = 120
+"""A proxy that never answers holds a place in its provider's batch for this long."""
+
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _NAME = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
 _HOST = re.compile(
@@ -133,7 +136,7 @@ class EndpointSpec(_Part):
 class HealthCheckSpec(_Part):
     url: str | None = Field(default=None, max_length=2048)
     interval_seconds: int = Field(default=30, ge=1, le=86_400)
-    timeout_seconds: int = Field(default=10, ge=1, le=3_600)
+    timeout_seconds: int = Field(default=10, ge=1, le=MAX_PROBE_SECONDS)
     failure_threshold: int = Field(default=3, ge=1, le=1_000)
     success_threshold: int = Field(default=1, ge=1, le=1_000)
     expected_status: tuple[Annotated[int, Field(ge=100, le=599)], ...] = Field(default=(), strict=False, max_length=64)

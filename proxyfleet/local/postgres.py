@@ -16,6 +16,7 @@ from proxyfleet.local.processes import Program
 
 DATABASE = "proxyfleet"
 SUPERUSER = "postgres"
+SOCKET = ".s.PGSQL.5432"
 SHARED_FOLDER = Path("/var/tmp")  # noqa: S108 - what is made there is verified by private_folder()
 """Holds the data that the account could not reach below a closed home; survives a reboot, unlike /tmp."""
 
@@ -53,9 +54,10 @@ class Postgres:
         private_folder(self._sockets.parent, mode=mode)
         private_folder(self._sockets, owner=self._account.uid)
         stop_leftovers("postgres", self._data)
-        if self._data.exists():
-            (self._data / "postmaster.pid").unlink(missing_ok=True)
-        else:
+        # A killed server's lock files hold back the next one for as long as their pid exists, be it a stranger's.
+        for lock in (self._data / "postmaster.pid", self._sockets / f"{SOCKET}.lock"):
+            lock.unlink(missing_ok=True)
+        if not self._data.exists():
             self._initialise()
 
     def _initialise(self) -> None:

@@ -86,7 +86,7 @@ class Migration(migrations.Migration):
                 ('instance_failures', models.PositiveIntegerField(default=0, editable=False)),
                 ('phase_changed_at', models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                 ('revision', models.PositiveBigIntegerField(default=0, editable=False)),
-                ('verdict', models.CharField(choices=[('unknown', 'Unknown'), ('healthy', 'Healthy'), ('unhealthy', 'Unhealthy')], default='unknown', editable=False, max_length=9)),
+                ('verdict', models.CharField(choices=[('unknown', 'unknown'), ('healthy', 'healthy'), ('unhealthy', 'unhealthy')], default='unknown', editable=False, max_length=9)),
                 ('probed_serial', models.PositiveIntegerField(default=0, editable=False)),
                 ('probe_successes', models.PositiveIntegerField(default=0, editable=False)),
                 ('probe_failures', models.PositiveIntegerField(default=0, editable=False)),

@@ -9,7 +9,8 @@ import pytest
 from providers.errors import AuthenticationFailed, Conflict, InvalidRequest, QuotaExceeded, Unavailable
 from providers.tests.memory import Call, Crash, Fault, Life, lose_response, raising, refuse
 from proxyfleet.fleet import claims, operations
-from proxyfleet.fleet.models import Proxy, ProxyEvent, Verdict
+from proxyfleet.fleet.models import Proxy, ProxyEvent
+from proxyfleet.fleet.phases import Verdict
 from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.reconciler import reconcile
 from proxyfleet.fleet.tests.world import World
@@ -337,6 +338,15 @@ def test_deletion_after_a_create_whose_answer_was_lost_leaves_nothing(world: Wor
         world.now += timedelta(seconds=5)
     assert not Proxy.objects.filter(pk=proxy.pk).exists()
     assert world.live() == []
+
+
+def test_a_refusal_says_nothing_of_an_earlier_create_whose_answer_was_lost(world: World) -> None:
+    world.backend.faults[Call.CREATE].extend([lose_response(), refuse(InvalidRequest("the zone is closed"))])
+    proxy = world.settle(world.declare(), rounds=3)
+    assert (proxy.phase, len(world.live(proxy.uid))) == ("Failed", 1)
+    operations.update(proxy.pk, {"provider": "mem", "port": 8080}, actor="test", now=world.now)
+    proxy = world.ready(proxy)
+    assert [m.port for m in world.live(proxy.uid)] == [8080]
 
 
 def test_a_result_that_comes_after_the_claim_was_lost_is_dropped(world: World) -> None:

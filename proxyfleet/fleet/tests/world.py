@@ -18,8 +18,9 @@ from providers.registry import Providers
 from providers.tests.memory import Machine, MemoryBackend, MemoryProvider
 from proxyfleet.conf import settings
 from proxyfleet.fleet import claims, operations
-from proxyfleet.fleet.models import Proxy, Verdict
+from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.orphans import Orphan, collect_orphans
+from proxyfleet.fleet.phases import Verdict
 from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.reconciler import reconcile
 from proxyfleet.fleet.relist import relist

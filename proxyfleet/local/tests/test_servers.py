@@ -87,7 +87,7 @@ def test_a_folder_is_used_by_one_at_a_time(var: Path) -> None:
 
 
 def test_starts_again_after_kill_9(var: Path) -> None:
-    """The lock file that names a pid is left behind, and that pid is somebody else's by now."""
+    """The lock files that name a pid are left behind, and that pid is somebody else's by now."""
     postgres = Postgres(var)
     postgres.prepare()
     with Guard() as guard:
@@ -96,10 +96,12 @@ def test_starts_again_after_kill_9(var: Path) -> None:
         remember(postgres.url, "kept")
         child.kill()
         wait_for(lambda: child.poll() is not None, "the end of PostgreSQL")
-    pid_file = var / "postgres" / "postmaster.pid"
-    pid_file.write_text(pid_file.read_text().replace(str(child.process.pid), str(os.getpid()), 1))
-    with LocalServers(var) as servers:
-        assert recall(servers.database_url) == "kept"
+    with subprocess.Popen(["sleep", "1000"]) as stranger:
+        for lock in (var / "postgres" / "postmaster.pid", var / "run" / "postgres" / ".s.PGSQL.5432.lock"):
+            lock.write_text(lock.read_text().replace(str(child.process.pid), str(stranger.pid), 1))
+        with LocalServers(var) as servers:
+            assert recall(servers.database_url) == "kept"
+        stranger.kill()
 
 
 def test_a_server_that_outlived_its_run_is_stopped_first(var: Path) -> None:
