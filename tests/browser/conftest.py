@@ -66,7 +66,12 @@ def page(request: pytest.FixtureRequest, browser: Browser, server: LiveServer, w
     context = browser.new_context(viewport=SIZES[request.param], base_url=server.url)
     page = context.new_page()
     problems: list[str] = []
-    page.on("console", lambda message: problems.append(f"{page.url}: {message.text}") if message.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda message: (
+            problems.append(f"{page.url}: {message.text}") if message.type in ("error", "warning") else None
+        ),
+    )
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("requestfailed", lambda failed: problems.append(f"{failed.url}: {failed.failure}"))
     page.on("response", lambda got: problems.append(f"{got.url}: {got.status}") if got.status >= 400 else None)

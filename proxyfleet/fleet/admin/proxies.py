@@ -243,11 +243,11 @@ class ProxyAdmin(ModelAdmin):
                 # Holds the row from the comparison to the write: two people who edit one proxy don't undo each other.
                 current = Proxy.objects.select_for_update().only("generation").get(pk=proxy.pk)
                 if current.generation != form.cleaned_data["generation"]:
-                    form.add_error(None, "Somebody changed this proxy meanwhile. Open the form again to see it as it is now.")
+                    form.add_error(
+                        None, "Somebody changed this proxy meanwhile. Open the form again to see it as it is now."
+                    )
                     return False
-                operations.update(
-                    proxy.pk, form.declared(), actor=request.user.get_username(), now=timezone.now()
-                )
+                operations.update(proxy.pk, form.declared(), actor=request.user.get_username(), now=timezone.now())
                 if labels := form.changed_labels():
                     _log(request, proxy, CHANGE, f"Changed {', '.join(labels)}.")
         except InvalidSpec as error:

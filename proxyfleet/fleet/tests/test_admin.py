@@ -283,7 +283,13 @@ def test_a_viewer_looks_and_does_nothing(world: World, sign_in: SignIn) -> None:
     listed = viewer.get(LIST)
     assert listed.status_code == 200
     assert 'name="action"' not in listed.content.decode()
-    for url in (ADD, edit(proxy), do("cordon"), do("delete"), reverse("admin:fleet_providerstate_dry_run", args=["mem"])):
+    for url in (
+        ADD,
+        edit(proxy),
+        do("cordon"),
+        do("delete"),
+        reverse("admin:fleet_providerstate_dry_run", args=["mem"]),
+    ):
         assert viewer.get(url).status_code == 403, url
         assert viewer.post(url, {"ids": proxy.pk, "confirmed": "yes"}).status_code == 403, url
     before = Proxy.objects.values().get()
@@ -327,7 +333,9 @@ def test_lists_can_not_be_asked_about_hidden_columns(world: World, sign_in: Sign
 
 def test_the_list_costs_the_same_number_of_queries_however_long(world: World, operator: Client) -> None:
     def queries() -> int:
-        with CaptureQueriesContext(connection, ) as captured:
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
             assert operator.get(f"{LIST}?all=").status_code == 200
         return len(captured)
 
@@ -346,14 +354,27 @@ def test_the_list_is_filtered_and_searched(world: World, operator: Client) -> No
     for question in ("phase__exact=Ready", "q=quick", f"q={ready.address}", f"q={ready.provider_id}"):
         listed = operator.get(f"{LIST}?{question}").context["cl"].result_list
         assert [proxy.name for proxy in listed] == ["quick"], question
-    for question in ("phase__exact=Failed", "mode__exact=External", "provider=other", "namespace=x", "cordoned__exact=1"):
+    for question in (
+        "phase__exact=Failed",
+        "mode__exact=External",
+        "provider=other",
+        "namespace=x",
+        "cordoned__exact=1",
+    ):
         assert not operator.get(f"{LIST}?{question}").context["cl"].result_list, question
 
 
 def test_the_page_tells_the_proxys_story(world: World, operator: Client) -> None:
     proxy = world.ready(world.declare())
     shown = operator.get(page(proxy)).content.decode()
-    for words in ("Provisioning → Ready", "InstanceCreated", proxy.address, proxy.provider_id, "by test", "0 of 10 in use"):
+    for words in (
+        "Provisioning → Ready",
+        "InstanceCreated",
+        proxy.address,
+        proxy.provider_id,
+        "by test",
+        "0 of 10 in use",
+    ):
         assert words in shown or words.replace("Created", " Created") in shown, words
 
 
