@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from django.db import connection
+from django.db.models import Count
 
 from leasing import endings
 from leasing.models import Lease
+from proxyfleet.fleet.ports import LeaseSummary
 
 _PUBLISH = """
 insert into leasing_proxyload as load (proxy_id, leasable, max_leases, active, ceiling)
@@ -27,6 +30,17 @@ class DatabaseLeaseBook:
 
     def active(self, proxy_id: int, now: datetime) -> int:
         return Lease.objects.filter(proxy_id=proxy_id, expires_at__gt=now).count()
+
+    def active_each(self, proxy_ids: Collection[int], now: datetime) -> Mapping[int, int]:
+        out = Lease.objects.filter(proxy_id__in=proxy_ids, expires_at__gt=now).order_by()
+        return dict(out.values_list("proxy_id").annotate(Count("id")))
+
+    def outstanding(self, proxy_id: int, now: datetime, *, limit: int) -> Sequence[LeaseSummary]:
+        leases = Lease.objects.filter(proxy_id=proxy_id, expires_at__gt=now)[:limit]
+        return [
+            LeaseSummary(lease.id, lease.owner, lease.client, lease.target, lease.created_at, lease.expires_at)
+            for lease in leases
+        ]
 
     def end_all(self, proxy_id: int, *, cause: str, now: datetime) -> int:
         return endings.end_of_proxy(proxy_id, cause=cause, now=now)

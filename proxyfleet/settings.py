@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import dj_database_url
+from django.templatetags.static import static
 
 from proxyfleet import conf
 
@@ -127,7 +128,16 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
 
-UNFOLD = {"SITE_TITLE": "proxyfleet", "SITE_HEADER": "proxyfleet", "SITE_SYMBOL": "lan"}
+UNFOLD = {
+    "SITE_TITLE": "proxyfleet",
+    "SITE_HEADER": "proxyfleet",
+    "SITE_SYMBOL": "lan",
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("fleet/favicon.svg")},
+    ],
+    "STYLES": [lambda _request: static("fleet/admin.css")],
+    "SIDEBAR": {"navigation": "proxyfleet.navigation.sidebar"},
+}
 
 LOGGING = {
     "version": 1,

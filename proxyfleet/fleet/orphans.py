@@ -10,6 +10,7 @@ from providers.base import Provider
 from providers.errors import ProviderError
 from providers.instances import Instance
 from proxyfleet.conf import settings
+from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.decisions import find_strays, is_stray
 from proxyfleet.fleet.models import EventKind, ProviderState, Proxy, ProxyEvent
 
@@ -28,6 +29,22 @@ class Orphan:
     action: str
     """deleted, would delete, kept (adopted meanwhile), left (over the cap) or failed."""
     message: str = ""
+
+
+def sweep(entry: str, now: datetime, *, dry_run: bool = False) -> list[Orphan]:
+    """Collect the orphans of a configured entry, within the limits of the settings.
+
+    Raises UnknownProvider, and the ProviderError of a backend that can't be asked.
+    """
+    conf = settings()
+    return collect_orphans(
+        entry,
+        providers().get(entry),
+        now,
+        min_age=timedelta(seconds=conf.gc_min_age),
+        max_deletes=conf.gc_max_deletes,
+        dry_run=dry_run,
+    )
 
 
 def collect_orphans(

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSummary:
+    """What an operator wants to know of a lease that is out."""
+
+    id: UUID
+    owner: str
+    client: str
+    target: str
+    created_at: datetime
+    expires_at: datetime
 
 
 class LeaseBook(Protocol):
@@ -16,6 +30,14 @@ class LeaseBook(Protocol):
 
     def active(self, proxy_id: int, now: datetime) -> int:
         """Leases that are out and have not expired."""
+        ...
+
+    def active_each(self, proxy_ids: Collection[int], now: datetime) -> Mapping[int, int]:
+        """The same of many proxies in one query; one without leases may be missing."""
+        ...
+
+    def outstanding(self, proxy_id: int, now: datetime, *, limit: int) -> Sequence[LeaseSummary]:
+        """The active leases themselves, newest first."""
         ...
 
     def end_all(self, proxy_id: int, *, cause: str, now: datetime) -> int:

@@ -14,7 +14,7 @@ from proxyfleet.conf import settings
 from proxyfleet.fleet import claims, hints
 from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.models import ProxyEvent
-from proxyfleet.fleet.orphans import collect_orphans as sweep_orphans
+from proxyfleet.fleet.orphans import sweep
 from proxyfleet.fleet.reconciler import reconcile as reconcile_claimed
 from proxyfleet.fleet.relist import relist as relist_entry
 
@@ -54,15 +54,8 @@ def relist(*, entry: str) -> int:
 @shared_task(name="fleet.collect_orphans")
 def collect_orphans(*, entry: str) -> int:
     """Delete the orphans of one provider entry; returns how many were found."""
-    conf = settings()
     try:
-        found = sweep_orphans(
-            entry,
-            providers().get(entry),
-            timezone.now(),
-            min_age=timedelta(seconds=conf.gc_min_age),
-            max_deletes=conf.gc_max_deletes,
-        )
+        found = sweep(entry, timezone.now())
     except ProviderError as error:
         logger.warning("Orphans of %s can't be looked for: %s", entry, error.detail)
         return 0

@@ -1,0 +1,100 @@
+"""What the page of a proxy shows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import yaml
+
+from proxyfleet.fleet.admin.badges import badge, health_badge, state_badges
+from proxyfleet.fleet.models import Proxy, ProxyEvent
+from proxyfleet.fleet.ports import ports
+
+EVENTS_PER_PAGE = 25
+LEASES_SHOWN = 20
+CONDITION_COLOURS = {"True": "success", "False": "danger", "Unknown": "default"}
+
+
+def page_of(proxy: Proxy, now: datetime, *, before: str) -> dict[str, Any]:
+    """The template's context. ``before`` is the id of the event where the previous page of the timeline ended."""
+    events, older = _timeline(proxy, before)
+    return {
+        "proxy": proxy,
+        "now": now,
+        "badges": [state_badges(proxy), health_badge(proxy)],
+        "facts": _facts(proxy),
+        "health_facts": _health_facts(proxy),
+        "conditions": [
+            {
+                "type": condition["type"],
+                "status": badge(condition["status"], CONDITION_COLOURS.get(condition["status"], "default")),
+                "reason": condition["reason"],
+                "message": condition["message"],
+                "since": datetime.fromisoformat(condition["lastTransitionTime"]),
+            }
+            for condition in proxy.conditions
+        ],
+        "spec": yaml.safe_dump(_without_secrets(proxy), sort_keys=False, allow_unicode=True),
+        "events": events,
+        "older_url": f"?before={older}" if older else "",
+        "is_first_page": not before,
+        "active_leases": ports.leases.active(proxy.pk, now),
+        "leases": ports.leases.outstanding(proxy.pk, now, limit=LEASES_SHOWN),
+    }
+
+
+def _facts(proxy: Proxy) -> list[tuple[str, Any]]:
+    """Label and value; what is empty is left out, but for what everyone looks for."""
+    always = [
+        ("Reason", proxy.reason),
+        ("Message", proxy.message),
+        ("Address", f"{proxy.address}:{proxy.address_port}" if proxy.address else ""),
+        ("Egress IP", proxy.egress_ip),
+        ("Provider ID", proxy.provider_id),
+        ("Instance hash", proxy.instance_hash),
+        ("Generation", f"{proxy.generation}, observed {proxy.observed_generation}"),
+        ("Phase since", proxy.phase_changed_at),
+        ("Created", proxy.created_at),
+        ("Origin", proxy.origin),
+        ("UID", proxy.uid),
+    ]
+    sometimes = [
+        ("Deletion asked for", proxy.deletion_requested_at),
+        ("Draining since", proxy.draining_since),
+        ("Errors since", proxy.error_since),
+        ("Failed calls in a row", proxy.call_errors),
+        ("Failed instances in a row", proxy.instance_failures),
+        ("Next try", proxy.retry_at),
+        ("Next look", proxy.next_reconcile_at),
+        ("Held by a worker until", proxy.claim_expires_at),
+    ]
+    return always + [(label, value) for label, value in sometimes if value]
+
+
+def _health_facts(proxy: Proxy) -> list[tuple[str, Any]]:
+    is_current = proxy.probed_serial == proxy.instance_serial
+    return [
+        ("Last outcome", proxy.last_outcome if is_current else ""),
+        ("Message", proxy.health_message if is_current else ""),
+        ("Good probes in a row", f"{proxy.probe_successes if is_current else 0} of {proxy.success_threshold}"),
+        ("Failed probes in a row", f"{proxy.probe_failures if is_current else 0} of {proxy.failure_threshold}"),
+        ("Verdict since", proxy.health_changed_at),
+    ]
+
+
+def _without_secrets(proxy: Proxy) -> dict[str, Any]:
+    declared = proxy.spec.declared()
+    if proxy.cloud_init_inline is not None:
+        declared["cloudInit"]["inline"] = f"({len(proxy.cloud_init_inline.encode())} bytes, not shown)"
+    return declared
+
+
+def _timeline(proxy: Proxy, before: str) -> tuple[list[ProxyEvent], int | None]:
+    """One page of events, newest first, and where the next one begins."""
+    events = ProxyEvent.objects.filter(proxy_uid=proxy.uid)
+    if before.isdecimal():
+        events = events.filter(pk__lt=int(before))
+    found = list(events[: EVENTS_PER_PAGE + 1])
+    shown = found[:EVENTS_PER_PAGE]
+    return shown, shown[-1].pk if len(found) > EVENTS_PER_PAGE else None

@@ -1,0 +1,314 @@
+"""Proxies: the list, the page of one, and the forms. Every write goes through `operations`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+from unfold.admin import ModelAdmin
+from unfold.decorators import display
+from unfold.forms import AdminForm
+from unfold.views import ChangeList
+
+from proxyfleet.fleet import operations
+from proxyfleet.fleet.admin.badges import health_badge, state_badges
+from proxyfleet.fleet.admin.forms import EXTERNAL_ONLY, MANAGED_ONLY, ProxyForm
+from proxyfleet.fleet.admin.page import page_of
+from proxyfleet.fleet.admin.verbs import VERBS, Outcome, Verb, perform
+from proxyfleet.fleet.backends import providers
+from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.operations import NotAllowed
+from proxyfleet.fleet.ports import ports
+from proxyfleet.fleet.spec import InvalidSpec
+
+NAMED_AT_MOST = 10
+"""How many proxies a message names before it only counts the rest."""
+
+
+class ProxyChangeList(ChangeList):
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        active = ports.leases.active_each([proxy.pk for proxy in self.result_list], timezone.now())
+        for proxy in self.result_list:
+            proxy.active_leases = active.get(proxy.pk, 0)
+
+
+@admin.register(Proxy)
+class ProxyAdmin(ModelAdmin):
+    list_display: ClassVar = ["full_name", "phase_", "health", "provider_", "address_", "leases", "origin", "age"]
+    list_filter: ClassVar = [
+        "phase",
+        "mode",
+        ("provider", admin.AllValuesFieldListFilter),
+        ("namespace", admin.AllValuesFieldListFilter),
+        "cordoned",
+    ]
+    search_fields: ClassVar = ["name", "address", "provider_id"]
+    search_help_text = "Name, address or providerID"
+    list_per_page = 50
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    actions: ClassVar = []
+    fieldsets: ClassVar = [
+        (None, {"fields": ["namespace", "name", "mode", "generation"]}),
+        ("Instance", {"fields": ["provider", "zone", "machine_type", "image", "cloud_init"]}),
+        ("Endpoint", {"fields": ["endpoint_host", "port"]}),
+        ("Leasing", {"fields": ["attribute_lines", "max_leases", "drain_seconds"]}),
+        (
+            "Health check",
+            {
+                "fields": [
+                    "health_url",
+                    ("health_interval_seconds", "health_timeout_seconds"),
+                    ("failure_threshold", "success_threshold"),
+                    "expected_status",
+                ]
+            },
+        ),
+    ]
+    conditional_fields: ClassVar = {
+        **dict.fromkeys(MANAGED_ONLY, "mode != 'External'"),
+        **dict.fromkeys(EXTERNAL_ONLY, "mode == 'External'"),
+    }
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            path("<int:proxy_id>/edit/", self.admin_site.admin_view(self.edit_view), name="fleet_proxy_edit"),
+            path("do/<slug:name>/", self.admin_site.admin_view(self.do_view), name="fleet_proxy_do"),
+            *super().get_urls(),
+        ]
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return ProxyChangeList
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        """Only what the filters use. By default the list can be asked about any column of the row, a letter at a time,
+        and so about the cloud-init.
+        """
+        filters = {entry if isinstance(entry, str) else entry[0] for entry in self.list_filter}
+        return lookup.partition("__")[0] in filters
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        return {
+            verb.name: (_as_action(verb), verb.name, verb.label) for verb in VERBS.values() if self.may(request, verb)
+        }
+
+    def may(self, request: HttpRequest, verb: Verb) -> bool:
+        return bool(request.user.has_perm(f"fleet.{verb.permission}_proxy"))
+
+    @display(description="Name", ordering="name")
+    def full_name(self, proxy: Proxy) -> str:
+        return str(proxy)
+
+    @display(description="Phase", ordering="phase")
+    def phase_(self, proxy: Proxy) -> SafeString:
+        return state_badges(proxy)
+
+    @display(description="Health", ordering="verdict")
+    def health(self, proxy: Proxy) -> SafeString:
+        return health_badge(proxy)
+
+    @display(description="Provider", ordering="provider", empty_value="external")
+    def provider_(self, proxy: Proxy) -> str | None:
+        return proxy.provider or None
+
+    @display(description="Address", ordering="address", empty_value="—")
+    def address_(self, proxy: Proxy) -> str | None:
+        return f"{proxy.address}:{proxy.address_port}" if proxy.address else None
+
+    @display(description="Leases")
+    def leases(self, proxy: Proxy) -> str:
+        return f"{proxy.active_leases} / {proxy.max_leases}"  # type: ignore[attr-defined]  # set by ProxyChangeList
+
+    @display(description="Age", ordering="-created_at")
+    def age(self, proxy: Proxy) -> str:
+        return timesince(proxy.created_at, timezone.now(), depth=1)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The page of a proxy, for everyone who may look. Its spec is edited on another."""
+        proxy = self.get_object(request, object_id)
+        if not self.has_view_or_change_permission(request, proxy):
+            raise PermissionDenied
+        if proxy is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        context = {
+            **page_of(proxy, timezone.now(), before=request.GET.get("before", "")),
+            "verbs": [verb for verb in VERBS.values() if self.may(request, verb) and verb.offered(proxy)],
+            "has_change_permission": self.has_change_permission(request, proxy),
+        }
+        return self._render(request, "admin/fleet/proxy_page.html", title=str(proxy), **context)
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = ProxyForm(request.POST or None, entries=providers().names())
+        if request.method == "POST" and form.is_valid() and (proxy := self._declare(request, form)):
+            messages.success(request, f"{proxy} is declared.")
+            return HttpResponseRedirect(_page_url(proxy.pk))
+        return self._render_form(request, form)
+
+    def edit_view(self, request: HttpRequest, proxy_id: int) -> HttpResponse:
+        proxy = self.get_object(request, str(proxy_id))
+        if not self.has_change_permission(request, proxy):
+            raise PermissionDenied
+        if proxy is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, str(proxy_id))
+        form = ProxyForm(request.POST or None, entries=providers().names(), proxy=proxy)
+        if request.method == "POST" and form.is_valid():
+            try:
+                saved = self._update(request, form, proxy)
+            except Proxy.DoesNotExist:
+                return self._get_obj_does_not_exist_redirect(request, self.opts, str(proxy_id))
+            if saved:
+                messages.success(request, f"{proxy} is saved." if form.changed_data else "Nothing was changed.")
+                return HttpResponseRedirect(_page_url(proxy_id))
+        return self._render_form(request, form, proxy)
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return HttpResponseRedirect(f"{_do_url(VERBS['delete'])}?{urlencode({'ids': object_id})}")
+
+    def do_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Do something to the proxies in ``ids``; what has consequences only once they were shown."""
+        verb = VERBS.get(name)
+        if verb is None:
+            raise Http404
+        if not self.may(request, verb):
+            raise PermissionDenied
+        values = request.POST if request.method == "POST" else request.GET
+        ids = [int(part) for part in values.get("ids", "").split(",") if part.isdecimal()]
+        back = values.get("next", "")
+        if not url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}):
+            back = _page_url(ids[0]) if len(ids) == 1 else reverse("admin:fleet_proxy_changelist")
+        if request.method == "POST" and (verb.consequence is None or "confirmed" in request.POST):
+            _tell(request, verb, perform(verb, ids, request.user, timezone.now()))
+            return HttpResponseRedirect(back)
+        return self.confirm(request, verb, ids, back)
+
+    def confirm(self, request: HttpRequest, verb: Verb, ids: list[int], back: str) -> HttpResponse:
+        proxies = list(Proxy.objects.filter(pk__in=ids))
+        if not proxies:
+            messages.warning(request, "The proxy is gone by now.")
+            return HttpResponseRedirect(reverse("admin:fleet_proxy_changelist"))
+        active = ports.leases.active_each([proxy.pk for proxy in proxies], timezone.now())
+        what = str(proxies[0]) if len(proxies) == 1 else f"{len(proxies)} proxies"
+        consequence = verb.consequence or (lambda *_: "")
+        context = {
+            "verb": verb,
+            "question": f"{verb.label} {what}?",
+            "rows": [(proxy, consequence(proxy, active.get(proxy.pk, 0))) for proxy in proxies],
+            "ids": ",".join(str(proxy.pk) for proxy in proxies),
+            "back": back,
+            "do_url": _do_url(verb),
+        }
+        return self._render(request, "admin/fleet/proxy_confirm.html", title=context["question"], **context)
+
+    def _declare(self, request: HttpRequest, form: ProxyForm) -> Proxy | None:
+        try:
+            with transaction.atomic():
+                proxy = operations.declare(
+                    form.cleaned_data["namespace"],
+                    form.cleaned_data["name"],
+                    form.declared(),
+                    actor=request.user.get_username(),
+                    now=timezone.now(),
+                )
+                _log(request, proxy, ADDITION, "Declared.")
+        except InvalidSpec as error:
+            form.add_spec_errors(error)
+            return None
+        return proxy
+
+    def _update(self, request: HttpRequest, form: ProxyForm, proxy: Proxy) -> bool:
+        """Raises Proxy.DoesNotExist."""
+        try:
+            with transaction.atomic():
+                # Holds the row from the comparison to the write: two people who edit one proxy don't undo each other.
+                current = Proxy.objects.select_for_update().only("generation").get(pk=proxy.pk)
+                if current.generation != form.cleaned_data["generation"]:
+                    form.add_error(None, "Somebody changed this proxy meanwhile. Open the form again to see it as it is now.")
+                    return False
+                operations.update(
+                    proxy.pk, form.declared(), actor=request.user.get_username(), now=timezone.now()
+                )
+                if labels := form.changed_labels():
+                    _log(request, proxy, CHANGE, f"Changed {', '.join(labels)}.")
+        except InvalidSpec as error:
+            form.add_spec_errors(error)
+            return False
+        except NotAllowed as error:
+            form.add_error(None, f"{error}: its spec can't be changed any more.")
+            return False
+        return True
+
+    def _render_form(self, request: HttpRequest, form: ProxyForm, proxy: Proxy | None = None) -> HttpResponse:
+        context = {
+            "adminform": AdminForm(form, self.fieldsets, {}, model_admin=self),
+            "errors": form.errors,
+            "media": self.media + form.media,
+            "cancel_url": _page_url(proxy.pk) if proxy else reverse("admin:fleet_proxy_changelist"),
+            "heading": f"Edit {proxy}" if proxy else "Declare a proxy",
+            "submit": "Save" if proxy else "Declare",
+        }
+        return self._render(request, "admin/fleet/proxy_form.html", title=context["heading"], **context)
+
+    def _render(self, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
+        request.current_app = self.admin_site.name  # type: ignore[attr-defined]  # as Django's own admin views do
+        site = self.admin_site.each_context(request)
+        return TemplateResponse(request, template, {**site, "opts": self.opts, **context})
+
+
+def _as_action(verb: Verb) -> Any:
+    """The verb as a bulk action of the list."""
+
+    def action(model_admin: ProxyAdmin, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+        ids = list(queryset.values_list("pk", flat=True))
+        if verb.consequence is not None:
+            return model_admin.confirm(request, verb, ids, back=request.get_full_path())
+        _tell(request, verb, perform(verb, ids, request.user, timezone.now()))
+        return None
+
+    return action
+
+
+def _tell(request: HttpRequest, verb: Verb, outcome: Outcome) -> None:
+    if outcome.done:
+        messages.success(request, f"{verb.done}: {_some(outcome.done, ', ')}.")
+    if outcome.refused:
+        messages.warning(request, f"Not done: {_some(outcome.refused, '; ')}.")
+
+
+def _some(names: list[str], separator: str) -> str:
+    rest = len(names) - NAMED_AT_MOST
+    return separator.join(names[:NAMED_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _log(request: HttpRequest, proxy: Proxy, flag: int, message: str) -> None:
+    LogEntry.objects.log_actions(
+        user_id=request.user.pk, queryset=[proxy], action_flag=flag, change_message=message, single_object=True
+    )
+
+
+def _page_url(proxy_id: int) -> str:
+    return reverse("admin:fleet_proxy_change", args=[proxy_id])
+
+
+def _do_url(verb: Verb) -> str:
+    return reverse("admin:fleet_proxy_do", args=[verb.name])

@@ -1,0 +1,84 @@
+"""A real browser, Debian's Chromium, in front of the admin."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import override_settings
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from pytest_django.live_server_helper import LiveServer
+
+from proxyfleet.fleet.roles import Role
+from proxyfleet.fleet.tests.world import World, new_world
+
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+)
+SIZES: dict[str, ViewportSize] = {"laptop": {"width": 1366, "height": 768}, "phone": {"width": 390, "height": 844}}
+PASSWORD = "correct horse battery staple"
+
+
+@pytest.fixture(scope="module")
+def browser(django_db_setup: None) -> Iterator[Browser]:
+    """One for the tests of a module, and no longer: its event loop runs in this thread as long as it is open."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.fail("The browser tests need Chromium: apt-get install chromium", pytrace=False)
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        # Django would take that loop for one that our queries block; they run between the browser's steps.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "yes")
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def server(django_db_setup: None) -> Iterator[LiveServer]:
+    with override_settings(SECURE_SSL_REDIRECT=False, SESSION_COOKIE_SECURE=False, CSRF_COOKIE_SECURE=False):
+        server = LiveServer("127.0.0.1")
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def world(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A world whose one provider entry, ``mem``, is the one that the admin knows."""
+    with new_world() as world:
+        for module in ("orphans", "admin.proxies", "admin.providers"):
+            monkeypatch.setattr(f"proxyfleet.fleet.{module}.providers", lambda: world.providers)
+        yield world
+
+
+@pytest.fixture(params=SIZES)
+def page(request: pytest.FixtureRequest, browser: Browser, server: LiveServer, world: World) -> Iterator[Page]:
+    """A window at each size, at the admin's door. Fails the test on any error in the console and any failed request."""
+    user = User.objects.create_user("olive", password=PASSWORD, is_staff=True)
+    user.groups.add(Group.objects.get(name=Role.ADMIN))
+    context = browser.new_context(viewport=SIZES[request.param], base_url=server.url)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(f"{page.url}: {message.text}") if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("requestfailed", lambda failed: problems.append(f"{failed.url}: {failed.failure}"))
+    page.on("response", lambda got: problems.append(f"{got.url}: {got.status}") if got.status >= 400 else None)
+    page.goto("/admin/")
+    yield page
+    context.close()
+    assert not problems, chr(10).join(problems)
+
+
+@pytest.fixture
+def signed_in(page: Page) -> Page:
+    page.get_by_label("Username").fill("olive")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    return page
