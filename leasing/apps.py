@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class LeasingConfig(AppConfig):
@@ -6,5 +7,8 @@ class LeasingConfig(AppConfig):
     verbose_name = "Leasing"
 
     def ready(self) -> None:
-        # drf-spectacular finds extensions once they are imported.
+        # Both import models, which can't be done before this point; drf-spectacular finds extensions once imported.
         from leasing.api import openapi  # noqa: F401
+        from leasing.roles import grant_leasing
+
+        post_migrate.connect(grant_leasing, sender=self)
