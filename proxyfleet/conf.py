@@ -11,6 +11,7 @@ from pydantic import AnyHttpUrl, Field, SecretStr, ValidationError, field_valida
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 ENV_PREFIX = "PROXYFLEET_"
+_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 _FLEET_ID = re.compile(r"[a-z]([a-z0-9-]{0,14}[a-z0-9])?")
 
 
@@ -89,6 +90,13 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("discovery_token")
+    @classmethod
+    def _sendable(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _BEARER.fullmatch(value.get_secret_value()):
+            raise ValueError("must be letters, digits and -._~+/, as the Authorization header carries nothing else")
+        return value
 
     @field_validator("fleet_id")
     @classmethod

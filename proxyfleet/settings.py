@@ -145,5 +145,9 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
     "root": {"handlers": ["console"], "level": "INFO"},
     # A line for each message of the schedule would bury all others.
-    "loggers": {name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat")},
+    "loggers": {
+        **{name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat")},
+        # A refusal is an answer, and not the product's trouble.
+        "django.request": {"level": "ERROR"},
+    },
 }
