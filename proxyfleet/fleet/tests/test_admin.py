@@ -154,7 +154,7 @@ def test_editing_changes_what_was_edited_and_nothing_else(world: World, operator
     assert changed.max_leases == 5
     assert changed.cloud_init_inline == crlf, "untouched text keeps its line ends: the instance is not replaced"
     assert (changed.expected_status, changed.attributes, changed.generation) == ([204], {"a": "1"}, 2)
-    assert [event.actor for event in proxy.events.all()][0] == "the-operator"
+    assert next(event.actor for event in proxy.events.all()) == "the-operator"
     assert LogEntry.objects.get().get_change_message() == "Changed Max leases."
 
 
@@ -200,12 +200,12 @@ def test_a_proxy_that_is_gone_is_said_to_be_gone(world: World, operator: Client)
     gone = proxy.pk
     proxy.delete()
     for url in (reverse("admin:fleet_proxy_change", args=[gone]), reverse("admin:fleet_proxy_edit", args=[gone])):
-        assert "Perhaps it was deleted" in told(operator.get(url, follow=True))[0]
+        assert told(operator.get(url, follow=True))[0] == "This proxy is gone by now."
     response = operator.post(reverse("admin:fleet_proxy_edit", args=[gone]), values, follow=True)
-    assert "Perhaps it was deleted" in told(response)[0]
+    assert told(response)[0] == "This proxy is gone by now."
     response = operator.post(do("cordon"), {"ids": gone}, follow=True)
     assert f"the proxy with id {gone} is gone by now" in told(response)[0]
-    assert "is gone by now" in told(operator.get(do("delete"), {"ids": gone}, follow=True))[0]
+    assert told(operator.get(f"{do('delete')}?ids={gone}", follow=True))[0] == "This proxy is gone by now."
 
 
 def test_deletion_asks_first_and_never_deletes_the_row(world: World, operator: Client) -> None:
@@ -264,8 +264,8 @@ def test_probing_and_reconciling(world: World, operator: Client) -> None:
 
 def test_a_verb_is_not_done_by_a_link(world: World, operator: Client) -> None:
     proxy = world.declare()
-    operator.get(do("cordon"), {"ids": proxy.pk})
-    operator.get(do("delete"), {"ids": proxy.pk, "confirmed": "yes"})
+    operator.get(f"{do('cordon')}?ids={proxy.pk}")
+    operator.get(f"{do('delete')}?ids={proxy.pk}&confirmed=yes")
     assert (world.read(proxy).cordoned, world.read(proxy).deletion_requested_at) == (False, None)
 
 
@@ -283,7 +283,13 @@ def test_a_viewer_looks_and_does_nothing(world: World, sign_in: SignIn) -> None:
     listed = viewer.get(LIST)
     assert listed.status_code == 200
     assert 'name="action"' not in listed.content.decode()
-    for url in (ADD, edit(proxy), do("cordon"), do("delete"), reverse("admin:fleet_providerstate_dry_run", args=["mem"])):
+    for url in (
+        ADD,
+        edit(proxy),
+        do("cordon"),
+        do("delete"),
+        reverse("admin:fleet_providerstate_dry_run", args=["mem"]),
+    ):
         assert viewer.get(url).status_code == 403, url
         assert viewer.post(url, {"ids": proxy.pk, "confirmed": "yes"}).status_code == 403, url
     before = Proxy.objects.values().get()
@@ -327,7 +333,9 @@ def test_lists_can_not_be_asked_about_hidden_columns(world: World, sign_in: Sign
 
 def test_the_list_costs_the_same_number_of_queries_however_long(world: World, operator: Client) -> None:
     def queries() -> int:
-        with CaptureQueriesContext(connection, ) as captured:
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
             assert operator.get(f"{LIST}?all=").status_code == 200
         return len(captured)
 
@@ -346,14 +354,27 @@ def test_the_list_is_filtered_and_searched(world: World, operator: Client) -> No
     for question in ("phase__exact=Ready", "q=quick", f"q={ready.address}", f"q={ready.provider_id}"):
         listed = operator.get(f"{LIST}?{question}").context["cl"].result_list
         assert [proxy.name for proxy in listed] == ["quick"], question
-    for question in ("phase__exact=Failed", "mode__exact=External", "provider=other", "namespace=x", "cordoned__exact=1"):
+    for question in (
+        "phase__exact=Failed",
+        "mode__exact=External",
+        "provider=other",
+        "namespace=x",
+        "cordoned__exact=1",
+    ):
         assert not operator.get(f"{LIST}?{question}").context["cl"].result_list, question
 
 
 def test_the_page_tells_the_proxys_story(world: World, operator: Client) -> None:
     proxy = world.ready(world.declare())
     shown = operator.get(page(proxy)).content.decode()
-    for words in ("Provisioning → Ready", "InstanceCreated", proxy.address, proxy.provider_id, "by test", "0 of 10 in use"):
+    for words in (
+        "Provisioning → Ready",
+        "InstanceCreated",
+        proxy.address,
+        proxy.provider_id,
+        "by test",
+        "0 of 10 in use",
+    ):
         assert words in shown or words.replace("Created", " Created") in shown, words
 
 
