@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class LeasingConfig(AppConfig):
@@ -8,3 +9,6 @@ class LeasingConfig(AppConfig):
     def ready(self) -> None:
         # drf-spectacular finds extensions once they are imported.
         from leasing.api import openapi  # noqa: F401
+        from leasing.roles import grant_leasing
+
+        post_migrate.connect(grant_leasing, sender=self)

@@ -70,7 +70,7 @@ def end_expired(now: datetime, *, proxies: str = "", params: Mapping[str, Any] |
     which = "lease.expires_at <= %(now)s"
     if proxies:
         which += f" and lease.proxy_id in ({proxies})"
-    return _end(which, params or {}, cause=EndCause.EXPIRED, now=now)
+    return _end(which, params or {}, cause=EndCause.EXPIRED, now=now, limit=BATCH)
 
 
 def end_of_proxy(proxy_id: int, *, cause: str, now: datetime) -> int:
@@ -80,12 +80,15 @@ def end_of_proxy(proxy_id: int, *, cause: str, now: datetime) -> int:
     """
     ProxyLoad.objects.select_for_update(no_key=True).filter(pk=proxy_id).first()
     which = "lease.proxy_id = %(proxy)s and lease.expires_at {} %(now)s"
-    _end(which.format("<="), {"proxy": proxy_id}, cause=EndCause.EXPIRED, now=now, limit="all")
-    return _end(which.format(">"), {"proxy": proxy_id}, cause=cause, now=now, limit="all").ended
+    _end(which.format("<="), {"proxy": proxy_id}, cause=EndCause.EXPIRED, now=now)
+    return _end(which.format(">"), {"proxy": proxy_id}, cause=cause, now=now).ended
 
 
-def _end(which: str, params: Mapping[str, Any], *, cause: str, now: datetime, limit: str = str(BATCH)) -> Ending:
+def _end(which: str, params: Mapping[str, Any], *, cause: str, now: datetime, limit: int | None = None) -> Ending:
     # The condition is asked again of each lease once its load row is held: it may have been renewed in between.
     with connection.cursor() as cursor:
-        cursor.execute(_END.format(which=which, limit=limit), {**params, "cause": str(cause), "now": now})
+        cursor.execute(
+            _END.format(which=which, limit="all" if limit is None else limit),
+            {**params, "cause": str(cause), "now": now},
+        )
         return Ending(*cursor.fetchone())

@@ -2,7 +2,6 @@
 
 from health.engine import CeleryProber
 from leasing.book import DatabaseLeaseBook
-
 from proxyfleet.fleet.ports import ports
 
 

@@ -3,15 +3,18 @@
 import os
 
 from django.core.wsgi import get_wsgi_application
-from django.utils import timezone
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
 
 application = get_wsgi_application()
 
-# These read the settings and the models, which exist only now.
+# These import models, which can't be done before Django is set up.
+from django.db import connection  # noqa: E402
+from django.utils import timezone  # noqa: E402
+
 from leasing.access import prepare_access  # noqa: E402
 from proxyfleet.conf import settings  # noqa: E402
 
 _token = settings().discovery_token
 prepare_access(_token.get_secret_value() if _token else None, now=timezone.now())
+connection.close()  # the threads that serve requests open their own

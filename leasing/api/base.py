@@ -62,12 +62,12 @@ def parse_query(request: Request, model: type[M]) -> M:
     repeated = [name for name in given if len(given.getlist(name)) > 1]
     if repeated:
         raise InvalidRequest({name: ["is given more than once"] for name in repeated})
-    return _validate(model, given.dict(), unknown="is not a parameter of this call", strict=False)
+    return _validate(model, given.dict(), unknown="is not a parameter of this call")
 
 
 def parse_body(request: Request, model: type[M]) -> M:
     """The JSON body. Raises InvalidRequest that names each unknown, missing or bad field."""
-    return _validate(model, json_object(request), unknown="is not a field of this call", strict=True)
+    return _validate(model, json_object(request), unknown="is not a field of this call")
 
 
 def json_object(request: Request) -> dict[str, Any]:
@@ -77,9 +77,9 @@ def json_object(request: Request) -> dict[str, Any]:
     return request.data
 
 
-def _validate(model: type[M], given: Mapping[str, Any], *, unknown: str, strict: bool) -> M:
+def _validate(model: type[M], given: Mapping[str, Any], *, unknown: str) -> M:
     try:
-        return model.model_validate(given, strict=strict)
+        return model.model_validate(given)
     except ValidationError as error:
         errors: dict[str, list[str]] = {}
         for problem in error.errors(include_url=False, include_input=False):

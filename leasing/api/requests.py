@@ -58,6 +58,12 @@ TTL = Annotated[
 ]
 
 
+class Body(Request):
+    """JSON has types: a number is not a text, nor a text a number."""
+
+    model_config = ConfigDict(strict=True)
+
+
 class NoQuery(Request):
     """For calls without parameters."""
 
@@ -80,7 +86,7 @@ class TargetQuery(Request):
     cursor: Cursor | None = None
 
 
-class LeaseRequest(Request):
+class LeaseRequest(Body):
     selector: SelectorOrMap = Selector()
     ttl_seconds: TTL | None = None
     target: Target | None = Field(None, description="The host or URL that it is for; kept as the host in lower case.")
@@ -93,11 +99,11 @@ class LeaseRequest(Request):
     exclude: tuple[ProxyID, ...] = Field((), strict=False, max_length=MAX_EXCLUDED, description="Proxies not to lease.")
 
 
-class RenewRequest(Request):
+class RenewRequest(Body):
     ttl_seconds: TTL | None = None
 
 
-class ReportRequest(Request):
+class ReportRequest(Body):
     result: ResultName
     target: Target | None = Field(None, description="The target of the lease, when left out.")
     cooldown_seconds: int | None = Field(

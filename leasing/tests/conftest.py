@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from leasing.tests.api import Api
 from proxyfleet.fleet.ports import ports
 
 
@@ -22,3 +23,9 @@ def prober(monkeypatch: pytest.MonkeyPatch) -> RecordingProber:
     recording = RecordingProber()
     monkeypatch.setattr(ports, "prober", recording)
     return recording
+
+
+@pytest.fixture
+def api(db: None) -> Api:
+    """The API with no token made yet: open."""
+    return Api()

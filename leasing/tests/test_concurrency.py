@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from django.db import connection
@@ -20,6 +18,7 @@ from django.db import connection
 from leasing.models import Lease, ProxyLoad
 from leasing.tests.fleet import make_proxy
 from leasing.tests.orders import Orders
+from leasing.tests.processes import environment
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 
@@ -40,7 +39,7 @@ class Process:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "leasing.tests.load_client"],
-            env=os.environ | {"PROXYFLEET_DATABASE_URL": _database_url()},
+            env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -94,14 +93,6 @@ def run(processes: Sequence[Process], *orders: Orders) -> Counter[str]:
     assert errors == []
     assert _disorder() == []
     return seen
-
-
-def _database_url() -> str:
-    """The test database, as the environment names it for a process of its own."""
-    settings = connection.settings_dict
-    host = quote(settings["HOST"], safe="")
-    port = f":{settings['PORT']}" if settings["PORT"] else ""
-    return f"postgresql://{quote(settings['USER'])}:{quote(settings['PASSWORD'])}@{host}{port}/{settings['NAME']}"
 
 
 def _disorder() -> Sequence[tuple[object, ...]]:

@@ -67,16 +67,19 @@ class ProcessProvider:
         deadline = self._deadline()
         folder = InstanceFolder(self._root / request.name)
         with _translated():
-            with locked(folder.path, deadline=deadline, make=True):
-                record = folder.read()
-                if record is not None and record.identity != request.identity:
-                    raise Conflict(f"the name {request.name} is held by another owner")
-                if record is not None and leader_of(record) is None:
-                    end(record)
-                    record = None
-                if record is None:
-                    record = self._launch(folder, request, deadline)
-            return self._await_listening(folder, record, deadline)
+            while True:
+                with locked(folder.path, deadline=deadline, make=True):
+                    found = self._adopt(folder, request)
+                    record = found or self._launch(folder, request, deadline)
+                if instance := self._await_listening(folder, record, deadline):
+                    return instance
+                printed = folder.log_tail() or "it printed nothing"
+                cleared = self._clear(folder, record.token, deadline=deadline)
+                if found:
+                    continue  # it was dying, or its creator had died before it let it go
+                if not cleared:
+                    raise Unavailable(f"{request.name} was deleted while it was being made")
+                raise Misconfigured(f"the proxy server ended before it listened: {printed}")
 
     def get(self, provider_id: str) -> Instance:
         with _translated():
@@ -160,6 +163,18 @@ class ProcessProvider:
             self._clear(folder, record.token if record else None, deadline=0)
         return None
 
+    def _adopt(self, folder: InstanceFolder, request: InstanceRequest) -> Record | None:
+        """The instance that an earlier create made for this request, if it is alive; its remains are ended if not."""
+        record = folder.read()
+        if record is None:
+            return None
+        if record.identity != request.identity:
+            raise Conflict(f"the name {request.name} is held by another owner")
+        if leader_of(record):
+            return record
+        end(record)
+        return None
+
     def _launch(self, folder: InstanceFolder, request: InstanceRequest, deadline: float) -> Record:
         # An endpoint is promised by the record that names it: choosing one and recording it must not be interleaved.
         with locked(self._root, deadline=deadline):
@@ -202,7 +217,8 @@ class ProcessProvider:
                 endpoints.add((record.address, record.port))
         return endpoints
 
-    def _await_listening(self, folder: InstanceFolder, record: Record, deadline: float) -> Instance:
+    def _await_listening(self, folder: InstanceFolder, record: Record, deadline: float) -> Instance | None:
+        """The instance once its server accepts connections; None when it ended before."""
         while process := leader_of(record):
             if _accepts((record.address, record.port)):
                 return self._instance(record, process)
@@ -210,10 +226,7 @@ class ProcessProvider:
                 self._clear(folder, record.token, deadline=deadline)
                 raise Unavailable(f"the proxy server does not listen on {record.address} port {record.port}")
             time.sleep(POLL_SECONDS)
-        tail = folder.log_tail()
-        if not self._clear(folder, record.token, deadline=deadline):
-            raise Unavailable(f"{folder.path.name} was deleted while it was being made")
-        raise Misconfigured(f"the proxy server ended before it listened: {tail or 'it printed nothing'}")
+        return None
 
     def _clear(self, folder: InstanceFolder, token: str | None, *, deadline: float) -> bool:
         """End what runs of the instance with this token and remove its folder; False when it was no longer there.

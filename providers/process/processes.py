@@ -26,10 +26,12 @@ class Process:
     group: int
     status: str
     birth: str
+    threads: int = 1
 
     @property
     def is_zombie(self) -> bool:
-        return self.status == "Z"
+        """Dead, though not yet reaped. Its first thread alone proves nothing: the others may hold its sockets still."""
+        return self.status in {"Z", "X"} and self.threads <= 1
 
     @property
     def is_suspended(self) -> bool:
@@ -100,7 +102,13 @@ def _read_proc(pid: int) -> Process | None:
         return None
     # The second field is the program's name in parentheses, and may itself hold spaces and parentheses.
     fields = stat.rpartition(")")[2].split()
-    return Process(pid=pid, group=int(fields[2]), status=fields[0], birth=f"{_boot_id()}/{fields[19]}")
+    return Process(
+        pid=pid,
+        group=int(fields[2]),
+        status=fields[0],
+        birth=f"{_boot_id()}/{fields[19]}",
+        threads=int(fields[17]),
+    )
 
 
 def _walk_proc() -> Iterator[Process]:

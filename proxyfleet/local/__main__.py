@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from proxyfleet.conf import ImproperEnvironment
-from proxyfleet.local.deployment import deployment
+from proxyfleet.local.deployment import deployment, stop_instances
 from proxyfleet.local.errors import LocalError
 from proxyfleet.local.folders import remove_runtime_folder
 from proxyfleet.local.lock import exclusive
@@ -37,6 +37,7 @@ def _run() -> int:
         try:
             Supervisor(programs, sys.stdout.buffer).run()
         finally:
+            stop_instances()
             remove_runtime_folder(var)
     return 0
 

@@ -40,6 +40,10 @@ class Address:
         here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
         return f"http://{Address(here, self.port)}"
 
+    @property
+    def is_free(self) -> bool:
+        return self._obstacle() is None
+
     def require_free(self, *, patience: float = 0) -> None:
         """Raises LocalError when something else still listens there after ``patience`` seconds."""
         wait_until(lambda: self._obstacle() is None, patience)
@@ -59,6 +63,14 @@ class Address:
             except OSError as error:
                 return error.strerror or str(error)
         return None
+
+    def accepts(self) -> bool:
+        """Does anything accept connections there?"""
+        try:
+            socket.create_connection((self.host, self.port), timeout=2).close()
+        except OSError:
+            return False
+        return True
 
     def answers(self) -> bool:
         """Does anything answer HTTP there, whatever it says?"""

@@ -6,8 +6,13 @@ import os
 import secrets
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from providers.config import load_providers_config
+from providers.process import driver as process_provider
+from providers.registry import Providers
 from proxyfleet.conf import Settings, settings
+from proxyfleet.local import firstrun
 from proxyfleet.local.addresses import Address, free_port, internet_reachable
 from proxyfleet.local.errors import LocalError
 from proxyfleet.local.folders import private_folder
@@ -31,11 +36,24 @@ def deployment(var: Path) -> list[Program]:
     os.environ.setdefault("PROXYFLEET_STATE_DIR", str(var))
     os.environ.setdefault("PROXYFLEET_HTTPS", "false")
     os.environ.setdefault("PROXYFLEET_DISCOVERY_ADDR", "127.0.0.1:8090")
-    if "PROXYFLEET_SECRET_KEY" not in os.environ:
-        os.environ["PROXYFLEET_SECRET_KEY"] = _secret_key(var)
-    servers, target = _servers(var), _target(var)
+    os.environ.setdefault("PROXYFLEET_SECRET_KEY", _kept_secret(var / "secret-key"))
+    os.environ.setdefault("PROXYFLEET_DISCOVERY_TOKEN", _kept_secret(var / "api-token"))
+    servers, target, story = _servers(var), _target(var), _story(var)
     address = _free_address(settings().discovery_addr)
-    return [*servers, *target, *programs(address, var)]
+    return [*servers, *target, *programs(address, var), *story]
+
+
+def stop_instances() -> None:
+    """End the proxies that `process` entries run on this machine, which outlive the product on purpose."""
+    conf = settings()
+    providers = Providers(
+        load_providers_config(conf.providers_config), fleet_id=conf.fleet_id, state_dir=conf.state_dir
+    )
+    for name in providers.names():
+        if providers.entry(name).type == "process":
+            provider = providers.get(name)
+            for instance in provider.list():
+                provider.delete(instance.provider_id)
 
 
 def _free_address(text: str) -> Address:
@@ -75,9 +93,40 @@ def _target(var: Path) -> list[Program]:
     return [Program("target", command, ready=Address("127.0.0.1", http).answers)]
 
 
-def _secret_key(var: Path) -> str:
-    """The same in every run, so that sessions outlive a restart."""
-    path = private_folder(var) / "secret-key"
+def _story(var: Path) -> list[Program]:
+    """The first run's proxies and what it tells of them, unless the operator has proxies of their own to run."""
+    if "PROXYFLEET_PROVIDERS_CONFIG" in os.environ:
+        return []
+    providers = var / "providers.yaml"
+    if not providers.exists():
+        providers.write_text(firstrun.PROVIDERS)
+    os.environ["PROXYFLEET_PROVIDERS_CONFIG"] = str(providers)
+    external = Address("127.0.0.1", _kept_port(var / "external-port"))
+    server = ["python", "-I", process_provider.SERVER, "--hostname", external.host, "--port", str(external.port)]
+    return [
+        Program("external", [*map(str, server), "--data-dir", str(var / "external")], ready=external.accepts),
+        Program("first-run", ["python", "-m", "proxyfleet.local.firstrun", str(external), _page()], once=True),
+    ]
+
+
+def _page() -> str:
+    """What is fetched through the first lease: near what the probes fetch, since that is known to be in reach."""
+    probed = urlsplit(str(settings().healthcheck_url))
+    local = probed.hostname == "localhost"
+    return f"{probed.scheme}://{probed.netloc}/" if local else firstrun.PAGE_WITH_INTERNET
+
+
+def _kept_port(path: Path) -> int:
+    """The same in every run while it is free, so that what is declared stays true."""
+    if path.exists() and Address("127.0.0.1", port := int(path.read_text())).is_free:
+        return port
+    path.write_text(str(port := free_port()))
+    return port
+
+
+def _kept_secret(path: Path) -> str:
+    """The same in every run: sessions and the command lines of yesterday go on to work."""
+    private_folder(path.parent)
     path.touch(mode=0o600)
     if not path.read_text():
         path.write_text(secrets.token_urlsafe(48))

@@ -101,14 +101,14 @@ class Story:
 
     def _call(self, method: str, path: str, body: object = None) -> Any:
         headers = {"Authorization": f"Bearer {self.token}"}
-        answer = requests.request(method, f"{self.api}/v1/{path}", json=body, headers=headers, timeout=10)
+        answer = _session().request(method, f"{self.api}/v1/{path}", json=body, headers=headers, timeout=10)
         if not answer.ok:
             raise LocalError(f"{method} /v1/{path} was answered with {answer.status_code}: {answer.text}")
         return answer.json() if answer.content else None
 
     def _fetch(self, proxy: str) -> bytes:
         try:
-            answer = requests.get(
+            answer = _session().get(
                 self.page, proxies={"http": proxy, "https": proxy}, verify=str(self.certificates or True), timeout=10
             )
             answer.raise_for_status()
@@ -134,6 +134,13 @@ class Story:
         ]
 
 
+def _session() -> requests.Session:
+    """Of what the environment says of proxies, nothing is meant for us."""
+    session = requests.Session()
+    session.trust_env = False
+    return session
+
+
 def choose_password(var: Path) -> str:
     """A fresh password for the user `admin`; empty once a person has chosen one.
 
@@ -141,6 +148,7 @@ def choose_password(var: Path) -> str:
     """
     import django
 
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
     django.setup()
     from django.contrib.auth import get_user_model  # models exist from here on
 

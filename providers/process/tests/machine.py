@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from providers.instances import Instance
@@ -64,7 +65,16 @@ def is_alive(pid: int) -> bool:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+    fields = stat.rpartition(")")[2].split()
+    return fields[0] != "Z" or int(fields[17]) > 1
+
+
+def is_open_in(pid: int, path: Path) -> bool:
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed since it was listed
+            if descriptor.readlink() == path:
+                return True
+    return False
 
 
 def answers(instance: Instance) -> bool:

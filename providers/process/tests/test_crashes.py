@@ -90,9 +90,9 @@ def dies_at_step(step: int, action: Callable[[], object]) -> bool:
     return exit_code != 0
 
 
-def await_processes(instance_name: str, number: int) -> None:
+def await_processes(instance_name: str, number: Callable[[], int]) -> None:
     """A launcher that was left alone takes a moment to notice."""
-    until(lambda: len(processes_of(instance_name)) == number)
+    until(lambda: len(processes_of(instance_name)) == number())
 
 
 def test_a_create_that_dies_anywhere_is_completed_by_the_next(provider: ProcessProvider, root: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_create_that_dies_anywhere_is_completed_by_the_next(provider: ProcessP
         request = make_request()
         died = dies_at_step(step, partial(provider.create, request))
         instance = provider.create(request)
-        await_processes(request.name, 1)
+        await_processes(request.name, lambda: 1)
         assert processes_of(request.name) == [pid_of(root, instance)]
         assert [found.provider_id for found in provider.list()] == [instance.provider_id]
         provider.delete(instance.provider_id)
@@ -116,9 +116,8 @@ def test_a_create_that_dies_anywhere_and_is_not_repeated_leaves_one_instance_or_
         step += 1
         request = make_request()
         died = dies_at_step(step, partial(provider.create, request))
-        survivors = provider.list().instances
-        await_processes(request.name, len(survivors))
-        for instance in survivors:
+        await_processes(request.name, lambda: len(provider.list().instances))
+        for instance in provider.list():
             provider.delete(instance.provider_id)
         assert not processes_of(request.name)
 

@@ -23,7 +23,7 @@ from providers.instances import InstanceState
 from providers.process.driver import ProcessProvider
 from providers.process.processes import find_process, group_members
 from providers.process.tests.conftest import Open
-from providers.process.tests.machine import answers, identity_file, kill, pid_of, processes_of, until
+from providers.process.tests.machine import answers, identity_file, is_open_in, kill, pid_of, processes_of, until
 from providers.tests.contract import FOREIGN_FLEET, Act, ProviderContract, make_request
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the tests look at processes in /proc")
@@ -139,7 +139,7 @@ class TestTheServersProcess:
         finally:
             os.close(descriptor)
         assert b"hunter2" not in Path(f"/proc/{pid}/environ").read_bytes()
-        assert str(secret) not in {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+        assert not is_open_in(pid, secret)
 
     def test_it_writes_nothing_outside_its_folder(
         self, provider: ProcessProvider, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -48,9 +48,11 @@ FILTERED = {
 
 
 class ProxyChangeList(ChangeList):
+    result_list: list[Proxy]
+
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        proxies: list[Proxy] = list(self.result_list)
+        proxies = list(self.result_list)
         active = ports.leases.active_each([proxy.pk for proxy in proxies], timezone.now())
         for proxy in proxies:
             setattr(proxy, ACTIVE_LEASES, active.get(proxy.pk, 0))

@@ -96,12 +96,15 @@ def test_starts_again_after_kill_9(var: Path) -> None:
         remember(postgres.url, "kept")
         child.kill()
         wait_for(lambda: child.poll() is not None, "the end of PostgreSQL")
-    with subprocess.Popen(["sleep", "1000"]) as stranger:
+    stranger = subprocess.Popen(["sleep", "1000"])
+    try:
         for lock in (var / "postgres" / "postmaster.pid", var / "run" / "postgres" / ".s.PGSQL.5432.lock"):
             lock.write_text(lock.read_text().replace(str(child.process.pid), str(stranger.pid), 1))
         with LocalServers(var) as servers:
             assert recall(servers.database_url) == "kept"
+    finally:
         stranger.kill()
+        stranger.wait()
 
 
 def test_a_server_that_outlived_its_run_is_stopped_first(var: Path) -> None:

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from leasing import access
+from leasing.models import ApiToken, Cooldown, EndCause, EndedLease, Lease
+from leasing.tests.api import Api
+from leasing.tests.fleet import make_proxy
+from leasing.tokens import Scope
+
+PAGES = ["lease", "endedlease", "cooldown", "report", "apitoken"]
+
+
+def sign_in(*codenames: str) -> Client:
+    user = User.objects.create_user(f"user{User.objects.count()}", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    client = Client(SERVER_NAME="localhost")
+    client.force_login(user)
+    return client
+
+
+def listing(model: str) -> str:
+    return reverse(f"admin:leasing_{model}_changelist")
+
+
+@pytest.fixture
+def viewer(api: Api) -> Client:
+    return sign_in(*[f"view_{model}" for model in PAGES])
+
+
+@pytest.fixture
+def manager(api: Api) -> Client:
+    permissions = ["change_lease", "change_cooldown", "change_apitoken", "add_apitoken"]
+    return sign_in(*[f"view_{model}" for model in PAGES], *permissions)
+
+
+@pytest.fixture
+def lease(api: Api) -> Lease:
+    make_proxy("a", max_leases=5)
+    lease_id = api.post("/v1/leases", {"target": "example.com", "client": "x"}).body["leaseID"]
+    api.post(f"/v1/leases/{lease_id}/report", {"result": "blocked"})
+    ended = api.post("/v1/leases", {"client": "y"}).body["leaseID"]
+    api.delete(f"/v1/leases/{ended}")
+    return Lease.objects.get(pk=lease_id)
+
+
+def do(client: Client, model: str, action: str, *ids: Any, **more: str) -> Any:
+    return client.post(listing(model), {"action": action, "_selected_action": [str(pk) for pk in ids], **more})
+
+
+@pytest.mark.parametrize("model", PAGES)
+def test_a_viewer_sees_the_lists_and_each_row_but_can_not_edit(viewer: Client, lease: Lease, model: str) -> None:
+    access.create_token("t", [Scope.READ], created_by="ann", now=timezone.now())
+    page = viewer.get(listing(model))
+    assert page.status_code == 200
+    (row, *_) = page.context["cl"].result_list
+    change = reverse(f"admin:leasing_{model}_change", args=[row.pk])
+    assert viewer.get(change).status_code == 200
+    assert viewer.post(change, {"name": "other"}).status_code == 403
+    assert viewer.get(reverse(f"admin:leasing_{model}_add")).status_code == 403
+    assert viewer.get(reverse(f"admin:leasing_{model}_delete", args=[row.pk])).status_code == 403
+    assert viewer.get(f"{listing(model)}?q=example").status_code == 200
+
+
+def test_a_viewer_has_no_actions(viewer: Client, lease: Lease) -> None:
+    do(viewer, "lease", "release", lease.pk, confirmed="yes")
+    do(viewer, "cooldown", "lift", Cooldown.objects.get().pk)
+    assert Lease.objects.exists()
+    assert Cooldown.objects.exists()
+
+
+def test_a_lease_is_released_after_a_question(manager: Client, lease: Lease) -> None:
+    question = do(manager, "lease", "release", lease.pk)
+    assert "Release 1 lease?" in question.content.decode()
+    assert Lease.objects.exists()
+    do(manager, "lease", "release", lease.pk, confirmed="yes")
+    assert EndedLease.objects.get(pk=lease.pk).cause == EndCause.RELEASED_BY_OPERATOR
+    assert LogEntry.objects.get().object_id == str(lease.pk)
+
+
+def test_a_cooldown_is_lifted(manager: Client, lease: Lease, api: Api) -> None:
+    assert api.post("/v1/leases", {"target": "example.com"}).status == 409
+    do(manager, "cooldown", "lift", Cooldown.objects.get().pk)
+    assert api.post("/v1/leases", {"target": "example.com"}).status == 201
+    assert LogEntry.objects.get().get_change_message() == "Lifted."
+
+
+def test_a_token_is_shown_on_one_page_only_and_then_works(manager: Client, api: Api) -> None:
+    expires = timezone.now() + timedelta(days=1)
+    form = {
+        "name": "crawler",
+        "scopes": ["read"],
+        "expires_at_0": f"{expires:%Y-%m-%d}",
+        "expires_at_1": f"{expires:%H:%M:%S}",
+    }
+    page = manager.post(reverse("admin:leasing_apitoken_add"), form)
+    found = re.search(r'<code id="token">(\S+)</code>', page.content.decode())
+    assert found is not None
+    secret = found[1]
+    assert "no-store" in page.headers["Cache-Control"]
+    token = ApiToken.objects.get()
+    assert (token.scopes, token.created_by) == (["read"], User.objects.get().username)
+    assert Api(secret).get("/v1/proxies").status == 200
+    for url in (listing("apitoken"), reverse("admin:leasing_apitoken_change", args=[token.pk]), reverse("admin:index")):
+        content = manager.get(url).content.decode()
+        assert secret not in content
+        assert token.hash not in content
+    assert secret not in str(list(LogEntry.objects.values()))
+
+
+def test_a_name_is_given_once(manager: Client) -> None:
+    access.create_token("crawler", [Scope.READ], created_by="ann", now=timezone.now())
+    page = manager.post(reverse("admin:leasing_apitoken_add"), {"name": "crawler", "scopes": ["read"]})
+    assert "already exists" in page.content.decode()
+    assert ApiToken.objects.count() == 1
+
+
+def test_a_token_is_revoked_after_a_question(manager: Client, api: Api) -> None:
+    secret = access.create_token("crawler", [Scope.READ], created_by="ann", now=timezone.now()).secret
+    token = ApiToken.objects.get()
+    assert "can&#x27;t be taken back" in do(manager, "apitoken", "revoke", token.pk).content.decode()
+    assert Api(secret).get("/v1/proxies").status == 200
+    do(manager, "apitoken", "revoke", token.pk, confirmed="yes")
+    assert Api(secret).get("/v1/proxies").status == 401
+    assert LogEntry.objects.get().get_change_message() == "Revoked."
+
+
+def test_nobody_can_ask_for_a_hash_letter_by_letter(manager: Client) -> None:
+    access.create_token("crawler", [Scope.READ], created_by="ann", now=timezone.now())
+    assert manager.get(f"{listing('apitoken')}?hash__startswith=a").status_code == 400
+
+
+def test_the_list_of_tokens_says_that_the_api_is_open(manager: Client) -> None:
+    assert "The API is open" in manager.get(listing("apitoken")).content.decode()
+    access.create_token("crawler", [Scope.READ], created_by="ann", now=timezone.now())
+    assert "The API is open" not in manager.get(listing("apitoken")).content.decode()
