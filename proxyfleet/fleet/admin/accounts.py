@@ -19,6 +19,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # gener
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "first_name", "last_name", "is_active", "is_staff", "last_login")
+    filter_horizontal = ("user_permissions",)
     # Without these two a new user could not sign in here, or would see nothing.
     add_fieldsets = (*DjangoUserAdmin.add_fieldsets, ("Access", {"fields": ("is_staff", "groups")}))
 
