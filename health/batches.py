@@ -68,8 +68,10 @@ def claim_due(entry: str, now: datetime, *, start_within: timedelta) -> Batch | 
     None when nothing did, or when another batch of the entry still runs: what it leaves out is due at the next tick.
     The claim lasts for ``start_within`` and the longest timeout in the batch.
     """
+    if not ProviderState.objects.filter(pk=entry).exists():
+        ProviderState.objects.bulk_create([ProviderState(entry=entry)], ignore_conflicts=True)
     with transaction.atomic():
-        state, _ = ProviderState.objects.select_for_update(no_key=True).get_or_create(entry=entry)
+        state = ProviderState.objects.select_for_update(no_key=True).get(pk=entry)
         if state.probe_claim_expires_at is not None and state.probe_claim_expires_at > now:
             return None
         since = epoch_ms(state.probed_until or EPOCH)

@@ -66,11 +66,10 @@ def seed_token(secret: str, *, now: datetime) -> None:
     by, since whoever chose it may have chosen it short.
     """
     digest = hash_token(secret)
-    seeded, is_new = ApiToken.objects.get_or_create(
-        name=SEEDED_NAME,
-        defaults={"hash": digest, "scopes": sorted(ALL_SCOPES), "created_by": "settings", "created_at": now},
-    )
-    if not is_new and seeded.hash != digest:
+    fresh = ApiToken(name=SEEDED_NAME, hash=digest, scopes=sorted(ALL_SCOPES), created_by="settings", created_at=now)
+    ApiToken.objects.bulk_create([fresh], ignore_conflicts=True)  # several web processes start at once
+    seeded = ApiToken.objects.get(name=SEEDED_NAME)
+    if seeded.hash != digest:
         seeded.hash, seeded.revoked_at, seeded.expires_at = digest, None, None
         seeded.save(update_fields=["hash", "revoked_at", "expires_at"])
 

@@ -81,7 +81,7 @@ def asks_first(verb: str, consequence: str) -> Callable[[BulkAction], BulkAction
 @admin.register(Lease)
 class LeaseAdmin(RecordAdmin):
     actions_need = "leasing.change_lease"
-    list_display: ClassVar = ["id", "proxy", "owner", "client", "target", "created_at", "expires_at"]
+    list_display: ClassVar = ["proxy", "owner", "client", "target", "created_at", "expires_at", "id"]
     list_select_related: ClassVar = ["proxy"]
     list_filter: ClassVar = [("owner", admin.AllValuesFieldListFilter)]
     search_fields: ClassVar = ["proxy__name", "client", "target"]
@@ -103,7 +103,7 @@ class LeaseAdmin(RecordAdmin):
 
 @admin.register(EndedLease)
 class EndedLeaseAdmin(RecordAdmin):
-    list_display: ClassVar = ["id", "proxy_", "owner", "client", "target", "created_at", "ended_at", "cause"]
+    list_display: ClassVar = ["proxy_", "owner", "client", "target", "created_at", "ended_at", "cause", "id"]
     list_filter: ClassVar = ["cause"]
     search_fields: ClassVar = ["name", "client", "target"]
     search_help_text = "Name of the proxy, client or target"

@@ -7,7 +7,7 @@ class LeasingConfig(AppConfig):
     verbose_name = "Leasing"
 
     def ready(self) -> None:
-        # drf-spectacular finds extensions once they are imported.
+        # Both import models, which can't be done before this point; drf-spectacular finds extensions once imported.
         from leasing.api import openapi  # noqa: F401
         from leasing.roles import grant_leasing
 

@@ -1,4 +1,4 @@
-"""What each role of people may do with leases, cooldowns, reports and tokens."""
+"""What the ready-made groups of people may do with leases and tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from proxyfleet.fleet.roles import Role, grant
 
-PERMISSIONS: Mapping[Role, tuple[str, ...]] = {
+LEASING: Mapping[Role, tuple[str, ...]] = {
     Role.VIEWER: ("view_lease", "view_endedlease", "view_cooldown", "view_report"),
     Role.OPERATOR: ("change_lease", "change_cooldown"),
     Role.ADMIN: ("view_apitoken", "add_apitoken", "change_apitoken"),
@@ -15,4 +15,4 @@ PERMISSIONS: Mapping[Role, tuple[str, ...]] = {
 
 def grant_leasing(*, using: str, **_: object) -> None:
     """Receives leasing's ``post_migrate``."""
-    grant("leasing", PERMISSIONS, using=using)
+    grant("leasing", LEASING, using=using)

@@ -11,7 +11,7 @@ from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from leasing.api.problems import PayloadTooLarge
+from leasing.api.problems import LengthRequired, PayloadTooLarge
 from leasing.api.requests import NoQuery
 from leasing.errors import InvalidRequest
 from leasing.tokens import Scope
@@ -45,6 +45,8 @@ class View(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
+        if "Transfer-Encoding" in request.headers:
+            raise LengthRequired  # Django takes a body of unknown length for none, and would answer as if it were empty
         if not self.reads_query:
             parse_query(request, NoQuery)
 

@@ -53,8 +53,10 @@ def call(
     query: type[BaseModel] | None = None,
     headers: tuple[OpenApiParameter, ...] = (),
 ) -> Callable[[F], F]:
-    """Describe a call: what it reads and answers, and the problems it may answer with, beside 400, 401 and 403."""
+    """Describe a call: what it reads and answers, and the problems it may answer with beside those of every call."""
     common = {400: "invalid_request", 401: "unauthenticated", 403: "forbidden"}
+    if body is not None:
+        common |= {411: "length_required", 413: "payload_too_large", 415: "unsupported_media_type"}
     responses: dict[Any, Any] = {
         (status, "application/json"): answer for status, answer in answers.items() if answer is not None
     }

@@ -38,6 +38,12 @@ class PayloadTooLarge(exceptions.APIException):
     default_code = "payload_too_large"
 
 
+class LengthRequired(exceptions.APIException):
+    status_code = HTTPStatus.LENGTH_REQUIRED
+    default_detail = "Send the body with a Content-Length, not in chunks."
+    default_code = "length_required"
+
+
 class NotFound(exceptions.APIException):
     """There is no such thing; ``code`` says of which kind."""
 
@@ -92,7 +98,7 @@ def _of_framework(error: exceptions.APIException) -> Response:
     if challenge := getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = challenge
     status = error.status_code
-    known = isinstance(error, PayloadTooLarge | NotFound)
+    known = isinstance(error, LengthRequired | PayloadTooLarge | NotFound)
     code = str(error.detail.code) if known and isinstance(error.detail, exceptions.ErrorDetail) else _CODES[status]
     return problem(status, code, str(error.detail), headers=headers)
 

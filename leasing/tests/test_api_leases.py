@@ -164,6 +164,11 @@ def test_a_body_of_another_type_is_refused(api: Api) -> None:
     assert (answer.status, answer.code) == (415, "unsupported_media_type")
 
 
+def test_a_body_of_unknown_length_is_refused_rather_than_taken_for_none(api: Api) -> None:
+    answer = api.call("POST", "/v1/leases", HTTP_TRANSFER_ENCODING="chunked")
+    assert (answer.status, answer.code) == (411, "length_required")
+
+
 def test_a_body_that_is_too_large_is_refused(api: Api) -> None:
     answer = api.post("/v1/leases", {"client": "x" * 2**21})
     assert (answer.status, answer.code) == (413, "payload_too_large")

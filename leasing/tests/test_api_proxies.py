@@ -122,8 +122,9 @@ def test_of_two_proxies_of_a_name_the_one_that_stays_is_shown(api: Api) -> None:
     assert api.get("/v1/proxies/default/a").body["phase"] == "Ready"
 
 
-def test_an_unknown_proxy_is_not_found(api: Api) -> None:
-    for answer in (api.get("/v1/proxies/default/nope"), api.delete("/v1/proxies/default/nope")):
+@pytest.mark.parametrize("name", ["nope", "NOPE", "%00"])
+def test_an_unknown_proxy_is_not_found(api: Api, name: str) -> None:
+    for answer in (api.get(f"/v1/proxies/default/{name}"), api.delete(f"/v1/proxies/default/{name}")):
         assert (answer.status, answer.code) == (404, "proxy_not_found")
 
 
@@ -150,6 +151,7 @@ def test_a_name_can_be_declared_again_while_its_last_bearer_goes(api: Api) -> No
         ("default/a", EXTERNAL | {"maxLeases": 0}, "maxLeases"),
         ("default/a", EXTERNAL | {"surprise": 1}, "surprise"),
         ("default/a", EXTERNAL | {"endpoint": {"host": "169.254.169.254"}}, "endpoint.host"),
+        ("default/a", EXTERNAL | {"attributes": {"geo": "\ud800"}}, "attributes"),
         ("default/A", EXTERNAL, "name"),
         ("default/a", [], "body"),
     ],

@@ -32,7 +32,20 @@ def test_a_target_is_known_by_its_host(text: str, target: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "https://", "a b", "exa mple.com", "-a.com", "a..b", "http://[::1", "é" * 300, "a" * 3000, "a\x00b"],
+    [
+        "",
+        " ",
+        "https://",
+        "a b",
+        "exa mple.com",
+        "-a.com",
+        "a..b",
+        "http://[::1",
+        "é" * 300,
+        "a" * 3000,
+        "a\x00b",
+        "a\ud800b",
+    ],
 )
 def test_what_has_no_host_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is "):

@@ -40,7 +40,7 @@ _HOST = re.compile(
 _NUMERIC_HOST = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*", re.IGNORECASE)
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _ATTRIBUTE_KEY = re.compile(rf"(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(\.{_DNS_LABEL})*/)?{_LABEL}")
-_ATTRIBUTE_VALUE = re.compile(r"[^\x00-\x1f\x7f]{0,63}")
+_ATTRIBUTE_VALUE = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{0,63}")
 _METADATA_ADDRESSES = frozenset({ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_address("100.100.100.200")})
 _HTTP_URL = TypeAdapter(AnyHttpUrl)
 

@@ -33,6 +33,7 @@ def deployment(var: Path) -> list[Program]:
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     os.environ["PYTHONUNBUFFERED"] = "1"
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:You're running the worker with superuser privileges")
     os.environ.setdefault("PROXYFLEET_STATE_DIR", str(var))
     os.environ.setdefault("PROXYFLEET_HTTPS", "false")
     os.environ.setdefault("PROXYFLEET_DISCOVERY_ADDR", "127.0.0.1:8090")
@@ -40,7 +41,10 @@ def deployment(var: Path) -> list[Program]:
     os.environ.setdefault("PROXYFLEET_DISCOVERY_TOKEN", _kept_secret(var / "api-token"))
     servers, target, story = _servers(var), _target(var), _story(var)
     address = _free_address(settings().discovery_addr)
-    return [*servers, *target, *programs(address, var), *story]
+    migrate, *rest = programs(address, var)
+    # Ctrl-C ended the proxies of the last run: none of them may be leased before that is on record.
+    catch_up = Program("catch-up", ["python", "manage.py", "relist"], once=True)
+    return [*servers, *target, migrate, catch_up, *rest, *story]
 
 
 def stop_instances() -> None:
@@ -105,7 +109,9 @@ def _story(var: Path) -> list[Program]:
     server = ["python", "-I", process_provider.SERVER, "--hostname", external.host, "--port", str(external.port)]
     return [
         Program("external", [*map(str, server), "--data-dir", str(var / "external")], ready=external.accepts),
-        Program("first-run", ["python", "-m", "proxyfleet.local.firstrun", str(external), _page()], once=True),
+        Program(
+            "first-run", ["python", "-m", "proxyfleet.local.firstrun", str(external), _page()], once=True, plain=True
+        ),
     ]
 
 

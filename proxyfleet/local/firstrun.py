@@ -63,7 +63,7 @@ class Story:
         url = lease["proxy"]["url"]
         body = self._fetch(url)
         self._call("DELETE", f"leases/{lease['leaseID']}")
-        _print(f"Leased {lease['proxy']['id']}, fetched {self.page} through {url}: {len(body)} bytes. Released.")
+        _print("", f"Leased {lease['proxy']['id']}, fetched {self.page} through {url}: {len(body)} bytes. Released.")
         _print("", *self._how_to_go_on())
 
     def _declare(self) -> None:

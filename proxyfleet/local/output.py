@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import IO
 
 COLOURS = (36, 32, 33, 35, 34, 31)
@@ -14,7 +14,8 @@ LONGEST_LINE = 1 << 16
 class Output:
     """Writes to ``stream``; in colour when that is a terminal and NO_COLOR is unset."""
 
-    def __init__(self, stream: IO[bytes], names: Iterable[str]) -> None:
+    def __init__(self, stream: IO[bytes], names: Iterable[str], *, plain: Collection[str] = ()) -> None:
+        """``plain`` are the names whose lines are printed as they are."""
         self._stream = stream
         self.reader_is_gone = False
         names = list(names)
@@ -24,6 +25,7 @@ class Output:
         if coloured:
             for place, name in enumerate(names):
                 self._prefixes[name] = f"\x1b[{COLOURS[place % len(COLOURS)]}m{name:<{width}} |\x1b[0m ".encode()
+        self._prefixes |= dict.fromkeys(plain, b"")
 
     def say(self, name: str, text: str) -> None:
         self.print(name, [text.encode()])

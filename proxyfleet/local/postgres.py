@@ -88,6 +88,7 @@ class Postgres:
             f"unix_socket_directories={self._sockets}",
             "max_connections=200",
             "log_checkpoints=off",
+            "log_min_messages=fatal",
             "log_line_prefix=",
             *(THROWAWAY_OPTIONS if self._throwaway else ()),
         ]

@@ -26,6 +26,8 @@ class Program:
     """Asked until true before the next program starts. Returns at once."""
     once: bool = False
     """Runs to its end, like a migration; the next program starts when it succeeded."""
+    plain: bool = False
+    """Its output is meant for the person who watches, and printed as it is."""
     stop_signal: signal.Signals = signal.SIGTERM
     grace_seconds: float = 10
     """How long it may take to end after ``stop_signal`` before its process group is killed."""

@@ -8,7 +8,7 @@ from proxyfleet.local.addresses import Address
 from proxyfleet.local.processes import Program
 
 WEB_WORKERS = 2
-WEB_THREADS = 8
+WEB_THREADS = 4
 
 
 def programs(address: Address, state: Path) -> list[Program]:
@@ -19,7 +19,7 @@ def programs(address: Address, state: Path) -> list[Program]:
         Program("migrate", ["python", "manage.py", "migrate", "--no-input", "--verbosity", "0"], once=True),
         Program(
             "web",
-            ["granian", "--interface", "wsgi", *listen, *size, "proxyfleet.wsgi:application"],
+            ["granian", "--log-level", "warning", "--interface", "wsgi", *listen, *size, "proxyfleet.wsgi:application"],
             ready=address.answers,
         ),
         Program("worker", ["celery", "--quiet", "--app", "proxyfleet", "worker", "--pool", "prefork"]),

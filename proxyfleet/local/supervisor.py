@@ -54,7 +54,8 @@ class Supervisor:
 
     def __init__(self, programs: Sequence[Program], stream: IO[bytes]) -> None:
         self._programs = programs
-        self._output = Output(stream, [program.name for program in programs])
+        plain = {program.name for program in programs if program.plain}
+        self._output = Output(stream, [program.name for program in programs], plain=plain)
         self._services: list[_Service] = []
         self._selector = selectors.DefaultSelector()
         self._stop_requested_at: float | None = None

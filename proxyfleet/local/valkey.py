@@ -42,7 +42,7 @@ class Valkey:
             "dir": str(self._folder),
             "appendonly": "no",
             "save": "",
-            "loglevel": "warning",
+            "loglevel": "nothing",
         }
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
         return Program(name="valkey", argv=[str(get_binary_path()), *arguments], ready=self.is_ready)

@@ -39,8 +39,6 @@ class Leases(View):
         problems={
             409: "no_proxy_available",
             410: "lease_ended",
-            413: "payload_too_large",
-            415: "unsupported_media_type",
             422: "idempotency_key_reused",
             503: "contended",
         },

@@ -19,7 +19,7 @@ from leasing.api.requests import ProxyQuery
 from leasing.tokens import Scope
 from proxyfleet.fleet import operations as fleet
 from proxyfleet.fleet.models import Proxy
-from proxyfleet.fleet.spec import ProxySpec
+from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
 
 _UNKNOWN = {404: "proxy_not_found"}
 
@@ -64,10 +64,11 @@ class ProxyView(View):
         "putProxy",
         body=ProxySpec,
         answers={200: ProxyInDetail, 201: ProxyInDetail},
-        problems={413: "payload_too_large", 415: "unsupported_media_type"},
+        problems={409: "not_allowed"},
     )
     def put(self, request: Request, namespace: str, name: str) -> Response:
         """Declare the proxy, or change what is wanted of it; what is left out goes back to its default."""
+        check_identity(namespace, name)
         spec: dict[str, Any] = json_object(request)
         actor, now = caller(request).name, timezone.now()
         there = queries.proxy(namespace, name)
@@ -83,9 +84,14 @@ class ProxyView(View):
 
 
 def _find(namespace: str, name: str) -> Proxy:
+    unknown = NotFound(f"There is no proxy {namespace}/{name}.", code="proxy_not_found")
+    try:
+        check_identity(namespace, name)
+    except InvalidSpec:
+        raise unknown from None
     proxy = queries.proxy(namespace, name)
     if proxy is None:
-        raise NotFound(f"There is no proxy {namespace}/{name}.", code="proxy_not_found")
+        raise unknown
     return proxy
 
 
