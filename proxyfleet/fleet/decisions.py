@@ -6,172 +6,27 @@ between any two lines of what carries the action out: the next run derives the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
-from uuid import UUID
 
-from providers.errors import Blocked, PermanentError, ProviderError
+from providers.errors import Blocked, PermanentError
 from providers.instances import Instance, InstanceState
+from proxyfleet.fleet.actions import (
+    Action,
+    CreateInstance,
+    DeleteInstance,
+    Drain,
+    ForgetInstance,
+    Release,
+    Settle,
+    Stumble,
+    SweepStrays,
+)
+from proxyfleet.fleet.facts import Address, Gone, Observation, Seen, Snapshot, Unobserved, Unreadable
 from proxyfleet.fleet.phases import UNRESOLVED_RECHECK, Phase, Verdict
 
 INSTANCE_GIVEN_UP = frozenset({"InstanceStopped", "InstanceFailed", "ProvisionTimeout"})
 """Reasons for which the reconciler itself deletes an instance to make another."""
-
-Address = tuple[str, int]
-"""Host and port."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """Everything that a decision may depend on, but for the provider's own word."""
-
-    external: bool
-    phase: Phase
-    reason: str
-    message: str
-    generation: int
-    observed_generation: int
-
-    deletion_requested_at: datetime | None
-    skip_cleanup: bool
-    draining_since: datetime | None
-    drain: timedelta
-    active_leases: int
-
-    desired_hash: str
-    """Of what the instance should be made from; empty while cloud-init is unresolved."""
-    cloud_init_problem: str
-    provider: str
-    provider_known: bool
-    """The entry that the spec names is configured."""
-    instance_provider_known: bool
-    """The entry that made the current instance is configured."""
-
-    provider_id: str
-    instance_hash: str
-    instance_serial: int
-    creating_hash: str
-    """A create of this hash was tried and its outcome is not known."""
-    creating_provider: str
-    creating_provider_known: bool
-    failed_hash: str
-    """The provider said of this hash that it can't work."""
-    address: Address | None
-    """Where clients connect, as the row has it."""
-    endpoint: Address | None
-    """Where an External proxy is declared to be."""
-    port: int
-
-    verdict: Verdict
-    outcome: str
-    """Of the last probe that changed the verdict."""
-    health_message: str
-
-    provisioning_since: datetime | None
-    provision_timeout: timedelta
-    error_since: datetime | None
-    call_errors: int
-    instance_failures: int
-    known_error: tuple[str, str] | None
-    """Reason and message of the provider's error that the proxy shows already."""
-    call_deadline: timedelta
-    poll: timedelta
-    """How often the provider's driver wants a changing instance to be looked at."""
-    delete_is_final: bool
-    """The driver's delete returns once the instance is gone."""
-    retry_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Unobserved:
-    """The provider was not asked: there is nothing to ask for, or it is too early to ask again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    instance: Instance
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """The provider said that the instance no longer exists."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    error: ProviderError
-
-
-Observation = Unobserved | Seen | Gone | Unreadable
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Let the proxy go: nothing of it is left at a provider, or the operator abandons what is."""
-
-    abandoned: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """No new leases; wait for those that are out."""
-
-    phase: Phase
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteInstance:
-    phase: Phase
-    reason: str
-    message: str
-    """Both say why the instance must go."""
-
-
-@dataclass(frozen=True, slots=True)
-class SweepStrays:
-    """An earlier create may have made an instance that is no longer wanted: find it by owner and delete it."""
-
-    phase: Phase
-
-
-@dataclass(frozen=True, slots=True)
-class CreateInstance:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetInstance:
-    """The instance is gone; the row lets go of it."""
-
-    phase: Phase
-    reason: str
-    message: str
-    lost: bool
-    """Nobody asked for it to go."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """Nothing to do but to say how it stands, and when to look again (None: when something changes)."""
-
-    phase: Phase
-    reason: str
-    message: str
-    recheck: timedelta | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stumble:
-    """A provider call failed: say so where it matters, and try again later."""
-
-    phase: Phase
-    error: ProviderError
-
-
-Action = Release | Drain | DeleteInstance | SweepStrays | CreateInstance | ForgetInstance | Settle | Stumble
 
 
 def drain_ends(s: Snapshot, now: datetime) -> datetime | None:
@@ -335,37 +190,3 @@ def _not_configured(s: Snapshot, phase: Phase) -> Settle:
 
 def _until_retry(s: Snapshot, now: datetime) -> timedelta | None:
     return s.retry_at - now if s.retry_at is not None and s.retry_at > now else None
-
-
-class Owner(Protocol):
-    """What a stray is judged by: the row of the proxy that an instance names."""
-
-    provider_id: str
-    creating_hash: str
-    claim_expires_at: datetime | None
-
-
-def find_strays(
-    instances: Iterable[Instance], owners: Mapping[UUID, Owner], *, fleet_id: str, min_age: timedelta, now: datetime
-) -> list[Instance]:
-    """Instances of this fleet that no proxy holds, oldest first."""
-    strays = [
-        instance
-        for instance in instances
-        if instance.identity.fleet_id == fleet_id
-        and is_stray(instance, owners.get(instance.identity.proxy_uid), min_age=min_age, now=now)
-    ]
-    return sorted(strays, key=lambda instance: instance.created_at)
-
-
-def is_stray(instance: Instance, owner: Owner | None, *, min_age: timedelta, now: datetime) -> bool:
-    """Old enough, and its proxy does not exist or has moved on to another instance."""
-    if now - instance.created_at < min_age:
-        return False
-    if owner is None:
-        return True
-    if owner.claim_expires_at is not None and owner.claim_expires_at > now:
-        return False  # being worked on this moment
-    if owner.creating_hash == instance.identity.instance_hash:
-        return False  # made by a create whose answer was lost; the next try adopts it
-    return owner.provider_id != instance.provider_id

@@ -11,8 +11,8 @@ from providers.errors import ProviderError
 from providers.instances import Instance
 from proxyfleet.conf import settings
 from proxyfleet.fleet.backends import providers
-from proxyfleet.fleet.decisions import find_strays, is_stray
 from proxyfleet.fleet.models import EventKind, ProviderState, Proxy, ProxyEvent
+from proxyfleet.fleet.strays import find_strays, is_stray
 
 logger = logging.getLogger(__name__)
 

@@ -8,23 +8,19 @@ from typing import Any
 
 from providers.errors import Blocked, PermanentError, ProviderError, Unavailable
 from providers.instances import Instance, InstanceState
-from proxyfleet.fleet.conditions import Condition
-from proxyfleet.fleet.decisions import (
+from proxyfleet.fleet.actions import (
     Action,
-    Address,
     CreateInstance,
     DeleteInstance,
     Drain,
     ForgetInstance,
-    Observation,
     Release,
-    Seen,
     Settle,
-    Snapshot,
     Stumble,
     SweepStrays,
-    Unreadable,
 )
+from proxyfleet.fleet.conditions import Condition
+from proxyfleet.fleet.facts import Address, Observation, Seen, Snapshot, Unreadable
 from proxyfleet.fleet.phases import BLOCKED_BACKOFF, DRAIN_POLL, ERROR_GRACE, TRANSIENT_BACKOFF, Phase, backoff
 
 Outcome = Instance | ProviderError | None

@@ -12,21 +12,10 @@ from providers.instances import Identity, InstanceRequest, Placement, hash_insta
 from providers.registry import Providers, entry_of
 from proxyfleet.conf import settings
 from proxyfleet.fleet import claims, cloudinit
+from proxyfleet.fleet.actions import Action, CreateInstance, DeleteInstance, SweepStrays
 from proxyfleet.fleet.claims import Claim, ClaimLost
-from proxyfleet.fleet.decisions import (
-    Action,
-    CreateInstance,
-    DeleteInstance,
-    Gone,
-    Observation,
-    Seen,
-    Snapshot,
-    SweepStrays,
-    Unobserved,
-    Unreadable,
-    decide,
-    wants_observation,
-)
+from proxyfleet.fleet.decisions import decide, wants_observation
+from proxyfleet.fleet.facts import Gone, Observation, Seen, Snapshot, Unobserved, Unreadable
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.outcomes import Outcome, conclude, prepare
 from proxyfleet.fleet.phases import CALL_MARGIN, Phase
