@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.test import override_settings
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, ViewportSize, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
@@ -43,10 +42,9 @@ def browser(django_db_setup: None) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def server(django_db_setup: None) -> Iterator[LiveServer]:
-    with override_settings(SECURE_SSL_REDIRECT=False, SESSION_COOKIE_SECURE=False, CSRF_COOKIE_SECURE=False):
-        server = LiveServer("127.0.0.1")
-        yield server
-        server.stop()
+    server = LiveServer("127.0.0.1")
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -69,8 +69,13 @@ class ProxyAdmin(ModelAdmin):
     show_facets = admin.ShowFacets.NEVER
     fieldsets: ClassVar = [
         (None, {"fields": ["namespace", "name", "mode", "generation"]}),
-        ("Instance", {"fields": ["provider", "zone", "machine_type", "image", "cloud_init"]}),
-        ("Endpoint", {"fields": ["endpoint_host", "port"]}),
+        (
+            "Where it runs",
+            {
+                "fields": ["provider", "zone", "machine_type", "image", "cloud_init", "endpoint_host", "port"],
+                "description": "A Managed proxy whose fields here are changed gets a new instance, at another address.",
+            },
+        ),
         ("Leasing", {"fields": ["attribute_lines", "max_leases", "drain_seconds"]}),
         (
             "Health check",
