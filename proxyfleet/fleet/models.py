@@ -309,7 +309,7 @@ class ProviderState(models.Model):
     orphans_error = models.TextField(blank=True)
 
     class Meta:
-        verbose_name = "provider state"
+        verbose_name = "provider"
         ordering: ClassVar = ["entry"]
 
     def __str__(self) -> str:

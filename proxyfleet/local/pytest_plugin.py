@@ -17,6 +17,8 @@ from proxyfleet.local.scratch import scratch_deployment
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Comes before pytest-django reads the settings. Workers of pytest-xdist inherit the controller's servers."""
+    # Tests ask in plain HTTP.
+    os.environ.setdefault("PROXYFLEET_HTTPS", "false")
     signal.signal(signal.SIGTERM, _terminate)
     stack = ExitStack()
     early_config.add_cleanup(stack.close)

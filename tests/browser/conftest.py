@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.test import override_settings
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Response, ViewportSize, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
 from proxyfleet.fleet.roles import Role
@@ -43,10 +42,9 @@ def browser(django_db_setup: None) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def server(django_db_setup: None) -> Iterator[LiveServer]:
-    with override_settings(SECURE_SSL_REDIRECT=False, SESSION_COOKIE_SECURE=False, CSRF_COOKIE_SECURE=False):
-        server = LiveServer("127.0.0.1")
-        yield server
-        server.stop()
+    server = LiveServer("127.0.0.1")
+    yield server
+    server.stop()
 
 
 @pytest.fixture
@@ -66,19 +64,11 @@ def page(request: pytest.FixtureRequest, browser: Browser, server: LiveServer, w
     context = browser.new_context(viewport=SIZES[request.param], base_url=server.url)
     page = context.new_page()
     problems: list[str] = []
-    page.on(
-        "console",
-        lambda message: (
-            problems.append(f"{page.url}: {message.text}") if message.type in ("error", "warning") else None
-        ),
-    )
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("requestfailed", lambda failed: problems.append(f"{failed.url}: {failed.failure}"))
-    page.on("response", lambda got: problems.append(f"{got.url}: {got.status}") if got.status >= 400 else None)
+    _watch(page, problems)
     page.goto("/admin/")
     yield page
     context.close()
-    assert not problems, chr(10).join(problems)
+    assert not problems, "\n".join(problems)
 
 
 @pytest.fixture
@@ -87,3 +77,20 @@ def signed_in(page: Page) -> Page:
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
     return page
+
+
+def _watch(page: Page, problems: list[str]) -> None:
+    """Note what nobody at the window would see."""
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            problems.append(f"{page.url}: {message.text}")
+
+    def on_response(response: Response) -> None:
+        if response.status >= 400:
+            problems.append(f"{response.url}: {response.status}")
+
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: problems.append(f"{page.url}: {error}"))
+    page.on("requestfailed", lambda request: problems.append(f"{request.url}: {request.failure}"))
+    page.on("response", on_response)

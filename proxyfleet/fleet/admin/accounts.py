@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -16,16 +14,14 @@ admin.site.unregister(Group)
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin, ModelAdmin):
+class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs only
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
-    list_display: ClassVar = ["username", "first_name", "last_name", "is_active", "is_staff", "last_login"]
+    list_display = ("username", "first_name", "last_name", "is_active", "is_staff", "last_login")
+    filter_horizontal = ("user_permissions",)
     # Without these two a new user could not sign in here, or would see nothing.
-    add_fieldsets: ClassVar = [
-        *DjangoUserAdmin.add_fieldsets,
-        ("Access", {"fields": ["is_staff", "groups"]}),
-    ]
+    add_fieldsets = (*DjangoUserAdmin.add_fieldsets, ("Access", {"fields": ("is_staff", "groups")}))
 
 
 @admin.register(Group)

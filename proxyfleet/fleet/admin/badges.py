@@ -6,8 +6,8 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from proxyfleet.fleet.models import Proxy, Verdict
-from proxyfleet.fleet.phases import Phase
+from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.phases import Phase, Verdict
 
 PHASE_COLOURS = {
     Phase.PENDING: "default",

@@ -62,7 +62,7 @@ class TextField(forms.CharField):
         super().__init__(strip=False, **kwargs)
 
     def to_python(self, value: Any) -> str:
-        return super().to_python(value).replace("\r\n", "\n")
+        return (super().to_python(value) or "").replace("\r\n", "\n")
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool(super().has_changed(self.to_python(initial), self.to_python(data)))

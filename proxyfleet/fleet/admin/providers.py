@@ -92,7 +92,7 @@ class ProviderStateAdmin(ModelAdmin):
             raise PermissionDenied
 
     def _render(self, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]  # as Django's own admin views do
+        request.current_app = self.admin_site.name
         site = self.admin_site.each_context(request)
         return TemplateResponse(request, template, {**site, "opts": self.opts, "now": timezone.now(), **context})
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -17,7 +18,6 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 from unfold.admin import ModelAdmin
-from unfold.decorators import display
 from unfold.forms import AdminForm
 from unfold.views import ChangeList
 
@@ -35,36 +35,47 @@ from proxyfleet.fleet.spec import InvalidSpec
 NAMED_AT_MOST = 10
 """How many proxies a message names before it only counts the rest."""
 
+ACTIVE_LEASES = "active_leases"
+"""Set on each proxy of a page of the list."""
+
+FILTERED = {
+    "phase": admin.ChoicesFieldListFilter,
+    "mode": admin.ChoicesFieldListFilter,
+    "provider": admin.AllValuesFieldListFilter,
+    "namespace": admin.AllValuesFieldListFilter,
+    "cordoned": admin.BooleanFieldListFilter,
+}
+
 
 class ProxyChangeList(ChangeList):
+    result_list: list[Proxy]
+
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        self.result_list = list(self.result_list)
-        active = ports.leases.active_each([proxy.pk for proxy in self.result_list], timezone.now())
-        for proxy in self.result_list:
-            proxy.active_leases = active.get(proxy.pk, 0)
+        proxies = list(self.result_list)
+        active = ports.leases.active_each([proxy.pk for proxy in proxies], timezone.now())
+        for proxy in proxies:
+            setattr(proxy, ACTIVE_LEASES, active.get(proxy.pk, 0))
+        self.result_list = proxies
 
 
 @admin.register(Proxy)
 class ProxyAdmin(ModelAdmin):
     list_display: ClassVar = ["full_name", "phase_", "health", "provider_", "address_", "leases", "origin", "age"]
-    list_filter: ClassVar = [
-        "phase",
-        "mode",
-        ("provider", admin.AllValuesFieldListFilter),
-        ("namespace", admin.AllValuesFieldListFilter),
-        "cordoned",
-    ]
+    list_filter: ClassVar = [*FILTERED.items()]
     search_fields: ClassVar = ["name", "address", "provider_id"]
     search_help_text = "Name, address or providerID"
     list_per_page = 50
-    show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
-    actions: ClassVar = []
     fieldsets: ClassVar = [
         (None, {"fields": ["namespace", "name", "mode", "generation"]}),
-        ("Instance", {"fields": ["provider", "zone", "machine_type", "image", "cloud_init"]}),
-        ("Endpoint", {"fields": ["endpoint_host", "port"]}),
+        (
+            "Where it runs",
+            {
+                "fields": ["provider", "zone", "machine_type", "image", "cloud_init", "endpoint_host", "port"],
+                "description": "A Managed proxy whose fields here are changed gets a new instance, at another address.",
+            },
+        ),
         ("Leasing", {"fields": ["attribute_lines", "max_leases", "drain_seconds"]}),
         (
             "Health check",
@@ -97,8 +108,7 @@ class ProxyAdmin(ModelAdmin):
         """Only what the filters use. By default the list can be asked about any column of the row, a letter at a time,
         and so about the cloud-init.
         """
-        filters = {entry if isinstance(entry, str) else entry[0] for entry in self.list_filter}
-        return lookup.partition("__")[0] in filters
+        return lookup.partition("__")[0] in FILTERED
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         return {
@@ -108,31 +118,31 @@ class ProxyAdmin(ModelAdmin):
     def may(self, request: HttpRequest, verb: Verb) -> bool:
         return bool(request.user.has_perm(f"fleet.{verb.permission}_proxy"))
 
-    @display(description="Name", ordering="name")
+    @admin.display(description="Name", ordering="name")
     def full_name(self, proxy: Proxy) -> str:
         return str(proxy)
 
-    @display(description="Phase", ordering="phase")
+    @admin.display(description="Phase", ordering="phase")
     def phase_(self, proxy: Proxy) -> SafeString:
         return state_badges(proxy)
 
-    @display(description="Health", ordering="verdict")
+    @admin.display(description="Health", ordering="verdict")
     def health(self, proxy: Proxy) -> SafeString:
         return health_badge(proxy)
 
-    @display(description="Provider", ordering="provider", empty_value="external")
+    @admin.display(description="Provider", ordering="provider", empty_value="external")
     def provider_(self, proxy: Proxy) -> str | None:
         return proxy.provider or None
 
-    @display(description="Address", ordering="address", empty_value="—")
+    @admin.display(description="Address", ordering="address", empty_value="—")
     def address_(self, proxy: Proxy) -> str | None:
         return f"{proxy.address}:{proxy.address_port}" if proxy.address else None
 
-    @display(description="Leases")
+    @admin.display(description="Leases")
     def leases(self, proxy: Proxy) -> str:
-        return f"{proxy.active_leases} / {proxy.max_leases}"  # type: ignore[attr-defined]  # set by ProxyChangeList
+        return f"{getattr(proxy, ACTIVE_LEASES)} / {proxy.max_leases}"
 
-    @display(description="Age", ordering="-created_at")
+    @admin.display(description="Age", ordering="-created_at")
     def age(self, proxy: Proxy) -> str:
         return timesince(proxy.created_at, timezone.now(), depth=1)
 
@@ -144,7 +154,7 @@ class ProxyAdmin(ModelAdmin):
         if not self.has_view_or_change_permission(request, proxy):
             raise PermissionDenied
         if proxy is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return _gone(request)
         context = {
             **page_of(proxy, timezone.now(), before=request.GET.get("before", "")),
             "verbs": [verb for verb in VERBS.values() if self.may(request, verb) and verb.offered(proxy)],
@@ -168,13 +178,13 @@ class ProxyAdmin(ModelAdmin):
         if not self.has_change_permission(request, proxy):
             raise PermissionDenied
         if proxy is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, str(proxy_id))
+            return _gone(request)
         form = ProxyForm(request.POST or None, entries=providers().names(), proxy=proxy)
         if request.method == "POST" and form.is_valid():
             try:
                 saved = self._update(request, form, proxy)
             except Proxy.DoesNotExist:
-                return self._get_obj_does_not_exist_redirect(request, self.opts, str(proxy_id))
+                return _gone(request)
             if saved:
                 messages.success(request, f"{proxy} is saved." if form.changed_data else "Nothing was changed.")
                 return HttpResponseRedirect(_page_url(proxy_id))
@@ -198,15 +208,14 @@ class ProxyAdmin(ModelAdmin):
         if not url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}):
             back = _page_url(ids[0]) if len(ids) == 1 else reverse("admin:fleet_proxy_changelist")
         if request.method == "POST" and (verb.consequence is None or "confirmed" in request.POST):
-            _tell(request, verb, perform(verb, ids, request.user, timezone.now()))
+            _tell(request, verb, perform(verb, ids, _person(request), timezone.now()))
             return HttpResponseRedirect(back)
         return self.confirm(request, verb, ids, back)
 
     def confirm(self, request: HttpRequest, verb: Verb, ids: list[int], back: str) -> HttpResponse:
         proxies = list(Proxy.objects.filter(pk__in=ids))
         if not proxies:
-            messages.warning(request, "The proxy is gone by now.")
-            return HttpResponseRedirect(reverse("admin:fleet_proxy_changelist"))
+            return _gone(request)
         active = ports.leases.active_each([proxy.pk for proxy in proxies], timezone.now())
         what = str(proxies[0]) if len(proxies) == 1 else f"{len(proxies)} proxies"
         consequence = verb.consequence or (lambda *_: "")
@@ -227,7 +236,7 @@ class ProxyAdmin(ModelAdmin):
                     form.cleaned_data["namespace"],
                     form.cleaned_data["name"],
                     form.declared(),
-                    actor=request.user.get_username(),
+                    actor=_person(request).get_username(),
                     now=timezone.now(),
                 )
                 _log(request, proxy, ADDITION, "Declared.")
@@ -247,7 +256,7 @@ class ProxyAdmin(ModelAdmin):
                         None, "Somebody changed this proxy meanwhile. Open the form again to see it as it is now."
                     )
                     return False
-                operations.update(proxy.pk, form.declared(), actor=request.user.get_username(), now=timezone.now())
+                operations.update(proxy.pk, form.declared(), actor=_person(request).get_username(), now=timezone.now())
                 if labels := form.changed_labels():
                     _log(request, proxy, CHANGE, f"Changed {', '.join(labels)}.")
         except InvalidSpec as error:
@@ -265,12 +274,12 @@ class ProxyAdmin(ModelAdmin):
             "media": self.media + form.media,
             "cancel_url": _page_url(proxy.pk) if proxy else reverse("admin:fleet_proxy_changelist"),
             "heading": f"Edit {proxy}" if proxy else "Declare a proxy",
-            "submit": "Save" if proxy else "Declare",
+            "save_label": "Save" if proxy else "Declare",
         }
         return self._render(request, "admin/fleet/proxy_form.html", title=context["heading"], **context)
 
     def _render(self, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]  # as Django's own admin views do
+        request.current_app = self.admin_site.name
         site = self.admin_site.each_context(request)
         return TemplateResponse(request, template, {**site, "opts": self.opts, **context})
 
@@ -282,7 +291,7 @@ def _as_action(verb: Verb) -> Any:
         ids = list(queryset.values_list("pk", flat=True))
         if verb.consequence is not None:
             return model_admin.confirm(request, verb, ids, back=request.get_full_path())
-        _tell(request, verb, perform(verb, ids, request.user, timezone.now()))
+        _tell(request, verb, perform(verb, ids, _person(request), timezone.now()))
         return None
 
     return action
@@ -302,8 +311,18 @@ def _some(names: list[str], separator: str) -> str:
 
 def _log(request: HttpRequest, proxy: Proxy, flag: int, message: str) -> None:
     LogEntry.objects.log_actions(
-        user_id=request.user.pk, queryset=[proxy], action_flag=flag, change_message=message, single_object=True
+        user_id=_person(request).pk, queryset=[proxy], action_flag=flag, change_message=message, single_object=True
     )
+
+
+def _person(request: HttpRequest) -> User:
+    assert isinstance(request.user, User), "the admin lets nobody else in"
+    return request.user
+
+
+def _gone(request: HttpRequest) -> HttpResponse:
+    messages.warning(request, "This proxy is gone by now.")
+    return HttpResponseRedirect(reverse("admin:fleet_proxy_changelist"))
 
 
 def _page_url(proxy_id: int) -> str:

@@ -28,7 +28,7 @@ class Migration(migrations.Migration):
                 ('orphans_error', models.TextField(blank=True)),
             ],
             options={
-                'verbose_name': 'provider state',
+                'verbose_name': 'provider',
                 'ordering': ['entry'],
             },
         ),
