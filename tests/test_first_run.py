@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,7 @@ class Machine:
 
     def start(self) -> str:
         """`make run` until it has told its story; returns what it printed."""
-        log = self.folder / "run.log"
-        with log.open("wb") as output:
+        with (self.folder / "run.log").open("wb") as output:
             self.run = subprocess.Popen(
                 ["make", "run"],
                 cwd=self.folder,
@@ -53,8 +53,8 @@ class Machine:
                 start_new_session=True,
             )
         ends = ("Ctrl-C stops everything", "did not get through")
-        wait_for(lambda: any(end in log.read_text(errors="replace") for end in ends) or self.run_ended(), SECONDS)
-        told = log.read_text(errors="replace")
+        wait_for(lambda: any(end in self.told() for end in ends) or self.run_ended(), SECONDS)
+        told = self.told()
         assert ends[0] in told, told
         return told
 
@@ -127,11 +127,74 @@ class Machine:
         assert ran.returncode == 0, f"{script}\n{ran.stdout}\n{ran.stderr}"
         return ran.stdout
 
+    def told(self) -> str:
+        return (self.folder / "run.log").read_text(errors="replace")
+
     def page(self) -> str:
         """What the story fetched."""
-        found = re.search(r"fetched (\S+) through", (self.folder / "run.log").read_text(errors="replace"))
+        found = re.search(r"fetched (\S+) through", self.told())
         assert found is not None
         return found[1]
+
+
+class Admin:
+    """A person in a browser, as far as forms go."""
+
+    def __init__(self, machine: Machine) -> None:
+        password = re.search(r"user admin, password (\S+) for this run", machine.told())
+        assert password is not None
+        self._site = f"http://{machine.address}/admin/"
+        self._session = requests.Session()
+        self._submit("login/", username="admin", password=password[1])
+
+    def edit(self, name: str, **fields: str) -> None:
+        listed = self._session.get(f"{self._site}fleet/proxy/?q={name.partition('/')[2]}", timeout=10).text
+        found = re.search(r"/admin/fleet/proxy/(\d+)/change/", listed)
+        assert found is not None
+        self._submit(f"fleet/proxy/{found[1]}/edit/", **fields)
+
+    def _submit(self, path: str, **fields: str) -> None:
+        """Fill in the form at ``path``; a form that is refused comes again instead of a redirect."""
+        page = self._session.get(self._site + path, timeout=10)
+        page.raise_for_status()
+        answer = self._session.post(
+            self._site + path, data=Fields.of(page.text) | fields, allow_redirects=False, timeout=10
+        )
+        assert answer.status_code == 302, answer.text
+
+
+class Fields(HTMLParser):
+    """What the forms of a page hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, str] = {}
+        self._open = ""
+
+    @classmethod
+    def of(cls, page: str) -> dict[str, str]:
+        parser = cls()
+        parser.feed(page)
+        return parser.values
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        name = found.get("name") or ""
+        if tag == "input" and name and found.get("type") not in ("submit", "checkbox"):
+            self.values[name] = found.get("value") or ""
+        elif tag in ("select", "textarea"):
+            self._open = name
+            self.values.setdefault(name, "")
+        elif tag == "option" and "selected" in found:
+            self.values[self._open] = found.get("value") or ""
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "textarea" and self._open:
+            self.values[self._open] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("select", "textarea"):
+            self._open = ""
 
 
 def wait_for(condition: Callable[[], Any], seconds: float) -> Any:
@@ -199,6 +262,25 @@ def test_a_killed_proxy_is_recreated_and_its_leases_end_with_a_cause(machine: Ma
     assert history[lost:] == ["InstanceLost", "Provisioning", "InstanceCreated", "HealthChanged", "Ready"]
     ended = machine.call("GET", f"leases/{lease['leaseID']}")
     assert (ended["code"], ended["cause"]) == ("lease_ended", "instance_lost")
+
+
+def test_a_port_edited_in_the_admin_replaces_the_proxy(machine: Machine) -> None:
+    name = "demo/local-2"
+    before = machine.call("GET", f"proxies/{name}")
+    admin = Admin(machine)
+    admin.edit(name, port="3333")
+    after = wait_for(
+        lambda: (
+            (proxy := machine.call("GET", f"proxies/{name}"))["port"] == 3333 and proxy["phase"] == "Ready" and proxy
+        ),
+        30,
+    )
+    assert after["ip"] != before["ip"]
+    history = [event["newPhase"] or event["kind"] for event in reversed(after["events"])]
+    changed = len(history) - 1 - history[::-1].index("SpecChanged")
+    steps = ["Replacing", "InstanceDeleted", "Provisioning", "InstanceCreated", "HealthChanged", "Ready"]
+    assert history[changed + 1 :] == steps
+    assert after["events"][len(steps)]["actor"] == "admin"
 
 
 def test_an_external_proxy_that_refuses_connect_is_unhealthy_and_says_so(machine: Machine) -> None:

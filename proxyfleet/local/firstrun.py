@@ -67,8 +67,11 @@ class Story:
         _print("", *self._how_to_go_on())
 
     def _declare(self) -> None:
+        """What is there already may have been edited, and stays as it is; but for the External one, which may move."""
+        there = {proxy["id"] for proxy in self._list()}
         for name in MANAGED:
-            self._put(name, {"provider": "here", "attributes": {"geo": "local"}})
+            if f"{NAMESPACE}/{name}" not in there:
+                self._put(name, {"provider": "here", "attributes": {"geo": "local"}})
         endpoint = {"mode": "External", "endpoint": {"host": self.external.host}, "port": self.external.port}
         self._put(EXTERNAL, endpoint | {"attributes": {"geo": "elsewhere"}})
 
