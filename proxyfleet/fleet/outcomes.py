@@ -189,8 +189,8 @@ def _forget(s: Snapshot, action: ForgetInstance, now: datetime, jitter: float) -
 def _settled(s: Snapshot, observation: Observation, action: Settle, now: datetime) -> Change:
     columns = _status(action.phase, action.reason, action.message) | {"observed_generation": s.generation}
     address, provisioned, end_leases = s.address, None, ""
-    if isinstance(observation, Seen) or s.external:
-        address = s.endpoint if s.external else _reachable(observation.instance, s)  # type: ignore[union-attr]
+    if s.external or isinstance(observation, Seen):
+        address = _reachable(observation.instance, s) if isinstance(observation, Seen) else s.endpoint
         columns |= _CALL_SUCCEEDED | _located(address)
         provisioned = _provisioned(address, action.reason, action.message, external=s.external)
     if address is not None and address != s.address:
@@ -237,19 +237,20 @@ def _stumble(s: Snapshot, action: Action, error: ProviderError, now: datetime, j
             )
     columns["phase"] = phase
     lasting = not isinstance(error, Unavailable) or now - error_since >= ERROR_GRACE
+    if phase in (Phase.READY, Phase.UNHEALTHY):
+        if phase is not s.phase:
+            columns |= _judged(s, phase)
+    elif lasting:
+        columns |= {"reason": error.reason, "message": str(error)}
     if lasting:
-        if phase not in (Phase.READY, Phase.UNHEALTHY):
-            columns |= {"reason": error.reason, "message": str(error)}
         provisioned = Condition("Provisioned", "Unknown", error.reason, str(error))
         if s.known_error != (error.reason, str(error)):
             notes = (Note("ProviderError", error.reason, str(error)),)
-    elif phase is not s.phase and isinstance(action, Stumble):
-        columns |= _carried_status(s, phase)
     return Change(columns, notes=notes, provisioned=provisioned, next_reconcile_at=columns["retry_at"])
 
 
-def _carried_status(s: Snapshot, phase: Phase) -> dict[str, Any]:
-    """Health moved the phase while the provider could not be asked."""
+def _judged(s: Snapshot, phase: Phase) -> dict[str, Any]:
+    """What health says of the phase that it moved the proxy to, while the provider can't be asked."""
     if phase is Phase.UNHEALTHY:
         return {"reason": s.outcome or "ProbeFailed", "message": s.health_message}
     return {"reason": "ProbeSucceeded", "message": ""}

@@ -39,9 +39,13 @@ def test_health_alone_moves_between_ready_and_unhealthy(world: World) -> None:
     assert world.step(proxy).phase == "Ready"
 
 
-def test_an_unhealthy_proxy_is_demoted_while_its_provider_is_down(world: World) -> None:
+@pytest.mark.parametrize("rounds", [0, 60], ids=["just now", "for minutes"])
+def test_an_unhealthy_proxy_is_demoted_while_its_provider_is_down(world: World, rounds: int) -> None:
     proxy = world.ready(world.declare())
     world.backend.unreachable_zones.add("memory")
+    operations.reconcile_now(proxy.pk, now=world.now)
+    world.settle(proxy, rounds=rounds)
+    Proxy.objects.filter(pk=proxy.pk).update(retry_at=None)
     world.judge(proxy, Verdict.UNHEALTHY, "ConnectFailed")
     proxy = world.step(proxy)
     assert (proxy.phase, proxy.reason) == ("Unhealthy", "ConnectFailed")
