@@ -119,6 +119,8 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "leasing.api.problems.exception_handler",
     "UNAUTHENTICATED_USER": None,
+    # The header Accept alone chooses; else `format` would be a parameter of every call.
+    "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "proxyfleet",

@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
 
+from leasing.api import problems
 from proxyfleet.fleet import views
 
 urlpatterns = [
@@ -13,3 +14,6 @@ urlpatterns = [
     path("healthz", views.healthz),
     path("readyz", views.readyz),
 ]
+
+handler400 = problems.bad_request
+handler500 = problems.server_error

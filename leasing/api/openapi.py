@@ -54,16 +54,19 @@ def call(
     headers: tuple[OpenApiParameter, ...] = (),
 ) -> Callable[[F], F]:
     """Describe a call: what it reads and answers, and the problems it may answer with beside those of every call."""
-    common = {400: "invalid_request", 401: "unauthenticated", 403: "forbidden"}
+    common = {400: "invalid_request", 401: "unauthenticated", 403: "forbidden", 503: "unavailable"}
     if body is not None:
         common |= {411: "length_required", 413: "payload_too_large", 415: "unsupported_media_type"}
     responses: dict[Any, Any] = {
         (status, "application/json"): answer for status, answer in answers.items() if answer is not None
     }
     responses |= {status: OpenApiResponse(description="Done.") for status, answer in answers.items() if answer is None}
+    codes = {status: [code] for status, code in common.items()}
+    for status, code in (problems or {}).items():
+        codes.setdefault(status, []).append(code)
     responses |= {
-        (status, CONTENT_TYPE): OpenApiResponse(Problem, description=f"`{code}`")
-        for status, code in (common | dict(problems or {})).items()
+        (status, CONTENT_TYPE): OpenApiResponse(Problem, description=" or ".join(f"`{code}`" for code in those))
+        for status, those in codes.items()
     }
     described: Callable[[F], F] = extend_schema(
         operation_id=operation_id,

@@ -12,29 +12,32 @@ from rest_framework.request import Request
 from leasing.errors import InvalidRequest
 from proxyfleet.fleet.models import Proxy
 
-SALT = "leasing.api.pages"
-
 
 def next_url(request: Request, last: list[Any]) -> str:
     """The URL of this request, to go on after the item whose key is ``last``."""
     params = request.query_params.copy()
-    params["cursor"] = signing.dumps(last, salt=SALT)
+    params["cursor"] = signing.dumps(last, salt=_salt(request))
     return request.build_absolute_uri(f"?{params.urlencode()}")
 
 
-def read_cursor(cursor: str) -> list[Any]:
-    """The key in a cursor. Raises InvalidRequest for one that we didn't make."""
+def read_cursor(request: Request, cursor: str) -> list[Any]:
+    """The key in a cursor. Raises InvalidRequest for one that this call didn't give."""
     try:
-        key: list[Any] = signing.loads(cursor, salt=SALT)
+        key: list[Any] = signing.loads(cursor, salt=_salt(request))
     except signing.BadSignature:
-        raise InvalidRequest({"cursor": ["is not one that this API gave"]}) from None
+        raise InvalidRequest({"cursor": ["is not one that this call gave"]}) from None
     return key
 
 
-def proxies_after(proxies: QuerySet[Proxy], cursor: str | None) -> QuerySet[Proxy]:
+def _salt(request: Request) -> str:
+    """Each list has keys of its own shape: the cursor of another is as good as a forged one."""
+    return f"leasing.api.pages:{request.path}"
+
+
+def proxies_after(proxies: QuerySet[Proxy], request: Request, cursor: str | None) -> QuerySet[Proxy]:
     """The proxies that come after the cursor's, in the order of namespace, name and id."""
     ordered = proxies.order_by("namespace", "name", "id")
     if cursor is None:
         return ordered
     row = '("fleet_proxy"."namespace", "fleet_proxy"."name", "fleet_proxy"."id") > (%s, %s, %s)'
-    return ordered.filter(RawSQL(row, read_cursor(cursor), BooleanField()))  # noqa: S611  values are parameters
+    return ordered.filter(RawSQL(row, read_cursor(request, cursor), BooleanField()))  # noqa: S611  values are parameters

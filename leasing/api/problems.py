@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
-from django.http import Http404
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.views import defaults
 from rest_framework import exceptions
-from rest_framework.response import Response
 
 from leasing.allocation import Contended
 from leasing.api.answers import Problem
@@ -20,6 +23,10 @@ from proxyfleet.fleet.spec import InvalidSpec
 
 CONTENT_TYPE = "application/problem+json"
 CONTENDED_RETRY_SECONDS = 1
+UNAVAILABLE_RETRY_SECONDS = 2
+PREFIX = "/v1/"
+
+logger = logging.getLogger(__name__)
 
 _CODES = {
     400: "invalid_request",
@@ -52,13 +59,27 @@ class NotFound(exceptions.APIException):
 
 def problem(
     status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
-) -> Response:
-    """``members`` are further fields of Problem."""
+) -> JsonResponse:
+    """``members`` are further fields of Problem. JSON whatever the caller accepts and the view renders otherwise."""
     body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, code=code, **members).body()
-    return Response(body, status=status, headers=dict(headers or {}), content_type=CONTENT_TYPE)
+    return JsonResponse(body, status=status, headers=dict(headers or {}), content_type=CONTENT_TYPE)
 
 
-def exception_handler(error: Exception, _context: Mapping[str, Any]) -> Response | None:
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """For Django's ``handler400``: what was refused before it came to a view, as for a Host that is not ours."""
+    if not request.path.startswith(PREFIX):
+        return defaults.bad_request(request, exception)
+    return problem(400, "invalid_request", "The request can't be accepted as it is.")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """For Django's ``handler500``: a bug, whose traceback is in the log."""
+    if not request.path.startswith(PREFIX):
+        return defaults.server_error(request)
+    return problem(500, "internal_error", "The server failed; its log tells why.")
+
+
+def exception_handler(error: Exception, _context: Mapping[str, Any]) -> JsonResponse | None:
     """For REST_FRAMEWORK. None: a bug, which Django reports as such."""
     match error:
         case NotAllowed():
@@ -77,6 +98,15 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> Response
             return problem(
                 503, "contended", "Others took every free slot that was tried.", headers=_retry(CONTENDED_RETRY_SECONDS)
             )
+        case OperationalError() | InterfaceError():
+            logger.warning("The database did not serve a request: %s", error)
+            return problem(
+                503, "unavailable", "The database can't be reached.", headers=_retry(UNAVAILABLE_RETRY_SECONDS)
+            )
+        case RequestDataTooBig():
+            return _of_framework(PayloadTooLarge())
+        case SuspiciousOperation():
+            return problem(400, "invalid_request", "The request can't be accepted as it is.")
         case Http404():
             return problem(404, "not_found", "There is nothing here.")
         case exceptions.APIException():
@@ -84,7 +114,7 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> Response
     return None
 
 
-def _no_proxy(error: NoProxyAvailable) -> Response:
+def _no_proxy(error: NoProxyAvailable) -> JsonResponse:
     shortage = error.shortage
     headers: dict[str, str] = {}
     if shortage.free_at is not None:
@@ -93,7 +123,7 @@ def _no_proxy(error: NoProxyAvailable) -> Response:
     return problem(409, "no_proxy_available", str(error), headers=headers, **counts)
 
 
-def _of_framework(error: exceptions.APIException) -> Response:
+def _of_framework(error: exceptions.APIException) -> JsonResponse:
     headers: dict[str, str] = {}
     if challenge := getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = challenge

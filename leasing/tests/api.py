@@ -15,7 +15,9 @@ from django.test import Client
 
 @cache
 def openapi_document() -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(Client(SERVER_NAME="localhost").get("/v1/schema?format=json").content)
+    document: dict[str, Any] = json.loads(
+        Client(SERVER_NAME="localhost").get("/v1/schema", headers={"accept": "application/json"}).content
+    )
     return document
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.utils import timezone
@@ -12,6 +13,7 @@ from leasing.tests.fleet import make_proxy
 from proxyfleet.fleet.models import EventKind, Proxy, ProxyEvent
 from proxyfleet.fleet.phases import Phase
 
+LISTS = ("/v1/proxies", "/v1/targets")
 EXTERNAL = {"mode": "External", "endpoint": {"host": "203.0.113.9"}, "port": 8080}
 
 
@@ -73,6 +75,7 @@ def test_every_filter(api: Api, fleet: None, query: str, expected: list[str]) ->
         ("cursor=made-up", "cursor"),
         ("provider=%00", "provider"),
         ("limit=1&limit=2", "limit"),
+        ("format=xml", "format"),
     ],
 )
 def test_a_bad_parameter_is_named(api: Api, query: str, field: str) -> None:
@@ -91,6 +94,19 @@ def test_pages_follow_each_other_while_the_list_changes(api: Api) -> None:
         Proxy.objects.filter(name="a").delete()
         path = (page["next"] or "").removeprefix("http://localhost")
     assert seen == ["default/a", "default/b", "default/c", "default/d", "default/e"]
+
+
+def test_a_cursor_is_good_for_the_list_that_gave_it(api: Api) -> None:
+    for name in ("a", "b"):
+        make_proxy(name)
+        lease = api.post("/v1/leases", {"target": f"{name}.example"}).body
+        api.post(f"/v1/leases/{lease['leaseID']}/report", {"result": "ok"})
+    cursors = {path: parse_qs(urlsplit(api.get(f"{path}?limit=1").body["next"]).query)["cursor"][0] for path in LISTS}
+    for path, cursor in cursors.items():
+        for other in LISTS:
+            answer = api.get(f"{other}?cursor={cursor}")
+            assert answer.status == (200 if path == other else 400)
+            assert path == other or list(answer.body["errors"]) == ["cursor"]
 
 
 def test_one_proxy_is_shown_with_what_happens_around_it(api: Api) -> None:

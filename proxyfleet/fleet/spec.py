@@ -144,12 +144,7 @@ class HealthCheckSpec(_Part):
     @field_validator("url")
     @classmethod
     def _http(cls, value: str | None) -> str | None:
-        if value is None or value == "":
-            return None
-        url = _HTTP_URL.validate_python(value)
-        if url.username or url.password:
-            raise ValueError("must not carry a user name or password: it is shown to everyone who may look")
-        return value
+        return check_probe_url(value) if value else None
 
     @model_validator(mode="after")
     def _probes_do_not_overlap(self) -> Self:
@@ -239,12 +234,34 @@ def check_host(value: str) -> str:
         if not _HOST.fullmatch(value) or _NUMERIC_HOST.fullmatch(value):
             raise ValueError("must be an IPv4 address, an IPv6 address or a DNS name") from None
         return value.lower()
+    if getattr(address, "scope_id", None):
+        raise ValueError("must not have a scope: it means something on one machine only")
+    _check_address(address)
+    return str(address)
+
+
+def check_probe_url(value: str) -> str:
+    """A URL that probes may fetch: http(s), without credentials, and not on a link-local or metadata address."""
+    if not value.isprintable() or " " in value:
+        raise ValueError("must not hold spaces or control characters")
+    url = _HTTP_URL.validate_python(value)
+    if url.username or url.password:
+        raise ValueError("must not carry a user name or password: it is shown to everyone who may look")
+    try:
+        # Taken from the parsed URL, in which 0xa9fea9fe has become 169.254.169.254.
+        address = ipaddress.ip_address((url.host or "").strip("[]"))
+    except ValueError:
+        return value
+    _check_address(address)
+    return value
+
+
+def _check_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
     mapped = getattr(address, "ipv4_mapped", None) or address
     if mapped.is_link_local or mapped in _METADATA_ADDRESSES:
         raise ValueError("is a link-local or cloud-metadata address, which is never probed")
     if mapped.is_unspecified or mapped.is_multicast:
         raise ValueError("is not an address that one can connect to")
-    return str(address)
 
 
 def _object_name(value: str) -> str:

@@ -45,7 +45,7 @@ class Proxies(View):
             now=timezone.now(),
             **equal,
         )
-        page = list(proxies_after(found, query.cursor)[: query.limit + 1])
+        page = list(proxies_after(found, request, query.cursor)[: query.limit + 1])
         shown, is_last = page[: query.limit], len(page) <= query.limit
         last = shown[-1] if shown else None
         following = None if is_last or last is None else next_url(request, [last.namespace, last.name, last.pk])

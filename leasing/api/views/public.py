@@ -37,11 +37,13 @@ class WhoAmI(PublicView):
 class Schema(SpectacularAPIView):
     authentication_classes = ()
     permission_classes = ()
+    metadata_class = None
 
 
 class Docs(SpectacularSwaggerView):
     authentication_classes = ()
     permission_classes = ()
+    metadata_class = None
 
 
 class Nowhere(PublicView):

@@ -25,7 +25,7 @@ class Targets(View):
     def get(self, request: Request) -> Response:
         """Targets with cooldowns now or reports in the last hour, in the order of their names."""
         query = parse_query(request, TargetQuery)
-        (after,) = read_cursor(query.cursor) if query.cursor else ("",)
+        (after,) = read_cursor(request, query.cursor) if query.cursor else ("",)
         found = queries.targets(timezone.now(), after=after, limit=query.limit + 1)
         shown = found[: query.limit]
         following = next_url(request, [shown[-1].target]) if len(found) > query.limit else None
