@@ -3,7 +3,7 @@
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-# The newest Python that every pinned wheel was seen to work with, else whatever `python3` is.
+# Asked for when .venv is made: the newest that every pinned wheel was seen to work with, else whatever `python3` is.
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 
@@ -16,7 +16,7 @@ DEV := $(call stamp,requirements-dev.txt)
 WITH_SERVERS := python -m proxyfleet.local exec
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint format lock
+.PHONY: help run test test-long lint format lock browser
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,10 +24,10 @@ help: ## Show this list
 run: $(LOCAL) ## Run everything on this machine until Ctrl-C; state is kept in var/
 	@exec python -m proxyfleet.local run
 
-test: lint ## Run all checks and tests
+test: browser lint ## Run all checks and tests
 	python -m pytest
 
-test-long: lint ## Run them with ten times as many random schedules
+test-long: browser lint ## Run them with ten times as many random schedules
 	python -m pytest --schedules 10000
 
 lint: $(DEV) ## Run the checks only
@@ -58,14 +58,19 @@ $(VENV)/.requirements-dev.txt-%: | $(VENV)/bin/pip
 # Wheels only: a missing one is one clear line, where a missing compiler would be a page.
 define install
 echo "Installing $(1) into $(VENV) ..."
-python -m pip --quiet --disable-pip-version-check install --only-binary :all: --require-hashes -r $(1)
+python -m pip --quiet --disable-pip-version-check install --only-binary :all: --require-hashes -r $(1) || { \
+	echo "Can't install $(1): is a package index in reach (PIP_INDEX_URL), with wheels for $$(python --version)?" >&2; exit 1; }
 rm -f $(VENV)/.$(1)-*
 touch $@
 endef
 
 $(VENV)/bin/pip:
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
-		{ echo "proxyfleet needs Python 3.11 or newer: install it, or name it by PYTHON=/path/to/python3." >&2; exit 1; }
-	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || \
-		{ echo "$(PYTHON) lacks the venv module: install it (Debian, Ubuntu: apt install python3-venv)." >&2; exit 1; }
-	@"$(PYTHON)" -m venv --clear $(VENV)
+	@python="$(PYTHON)"; \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "proxyfleet needs Python 3.11 or newer: install it, or name it by PYTHON=/path/to/python3." >&2; exit 1; }; \
+	"$$python" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$$python lacks the venv module: install it (Debian, Ubuntu: apt install python3-venv)." >&2; exit 1; }; \
+	"$$python" -m venv --clear $(VENV)
+
+browser:
+	@scripts/install-chromium

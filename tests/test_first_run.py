@@ -19,6 +19,9 @@ import pytest
 import requests
 
 ROOT = Path(__file__).parent.parent
+MADE_HERE = (".git", ".venv", "var", "__pycache__", "*.pyc", ".*_cache", ".hypothesis")
+"""What a checkout holds besides its files."""
+
 SECONDS = 180
 pytestmark = pytest.mark.timeout(600)
 
@@ -28,10 +31,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        tracked = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, text=True)
-        for name in filter(None, tracked.split("\0")):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*MADE_HERE), dirs_exist_ok=True)
         (folder / ".venv").symlink_to(ROOT / ".venv")
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.address = f"127.0.0.1:{server.getsockname()[1]}"

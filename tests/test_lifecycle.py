@@ -67,6 +67,7 @@ LIVES = st.builds(
 
 PROXIES_NOW = """
 select p.uid, p.phase, p.phase = 'Ready' and not p.cordoned and p.deletion_requested_at is null, l.leasable, l.active,
+  p.provider_id,
   (select count(*) from leasing_lease where proxy_id = p.id)
 from fleet_proxy p join leasing_proxyload l on l.proxy_id = p.id
 """
@@ -226,17 +227,17 @@ class Fleet(RuleBasedStateMachine):
     @rule(
         call=st.sampled_from([Call.CREATE, Call.GET, Call.DELETE]),
         moment=st.sampled_from(["before", "after"]),
-        edit=st.none() | SPECS,
+        meanwhile=st.none() | st.just("delete") | SPECS,
     )
-    def a_call_will_hang(self, call: Call, moment: str, edit: dict[str, Any] | None) -> None:
-        """For longer than the claim: another worker takes over, perhaps with another spec; the call still returns."""
+    def a_call_will_hang(self, call: Call, moment: str, meanwhile: Any) -> None:
+        """For longer than the claim: another worker takes over, perhaps for another end; the call still returns."""
 
         def hang() -> None:
             held = list(Proxy.objects.filter(claim_expires_at__gt=self.world.now))
             self.zombies.update(proxy.uid for proxy in held)
             self.world.now += timedelta(minutes=5)
-            for proxy in held if edit else []:
-                self.edit(proxy.pk, edit)
+            for proxy in held if meanwhile else []:
+                self.delete(proxy.pk) if meanwhile == "delete" else self.edit(proxy.pk, meanwhile)
             self.work()
             self.work()
 
@@ -277,7 +278,8 @@ class Fleet(RuleBasedStateMachine):
         for uid in set(alive) - self.zombies:
             assert alive.count(uid) == 1, "two live instances of one proxy"
             assert uid in proxies, "a proxy went before its instance"
-        for phase, may_be_leased, leasable, active, leased in proxies.values():
+        for phase, may_be_leased, leasable, active, provider_id, leased in proxies.values():
+            assert phase != Phase.READY or provider_id in self.world.judged, "Ready, and never probed"
             assert leasable == may_be_leased, f"{leasable=} while {phase}"
             assert active == leased, "the count of leases drifted"
         for lease, provider_id, serial in leases:
@@ -295,6 +297,7 @@ class Fleet(RuleBasedStateMachine):
         for _ in range(12):
             world.now += GC_MIN_AGE
             self.all_goes_well_for_a_while()
+            endings.end_expired(world.now)
             world.relist()
             world.collect_orphans()
             if not (problems := list(self.what_is_not_well())):

@@ -76,6 +76,7 @@ def signed_in(page: Page) -> Page:
     page.get_by_label("Username").fill("olive")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/admin/")  # whoever goes on before it is there aborts a request
     return page
 
 

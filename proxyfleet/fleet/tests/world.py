@@ -68,6 +68,8 @@ class World:
         self.backend = MemoryBackend(clock=lambda: self.now)
         self.providers = MemoryProviders(names or ("mem",), self.backend, settings().fleet_id)
         self.prober = RecordingProber()
+        self.judged: set[str] = set()
+        """The instances that a verdict was given on."""
         self._numbers = itertools.count(1)
 
     def declare(self, name: str | None = None, **spec: Any) -> Proxy:
@@ -111,6 +113,7 @@ class World:
     def judge(self, proxy: Proxy, verdict: Verdict, outcome: str = "") -> None:
         """Write a verdict as the health engine does: its own columns, and a hint."""
         current = self.read(proxy)
+        self.judged.add(current.provider_id)
         Proxy.objects.filter(pk=proxy.pk).update(
             verdict=verdict,
             probed_serial=current.instance_serial,
