@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import re
+import ssl
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import AnyHttpUrl, Field, SecretStr, ValidationError, field_validator
+from pydantic import AnyHttpUrl, Field, FilePath, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from providers.config import ProvidersConfigError, load_providers_config
 
 ENV_PREFIX = "PROXYFLEET_"
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 _FLEET_ID = re.compile(r"[a-z]([a-z0-9-]{0,14}[a-z0-9])?")
+_DATABASES = ("postgresql", "postgres")
+_BROKERS = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps")
+_YEAR = 366 * 86_400
+
+Duration = Annotated[float, Field(gt=0, le=_YEAR)]
+Interval = Annotated[float, Field(ge=0.1, le=86_400)]
+WholeDuration = Annotated[int, Field(ge=1, le=_YEAR)]
 
 
 class ImproperEnvironment(Exception):
@@ -33,6 +44,7 @@ class Settings(BaseSettings):
     )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("localhost", "127.0.0.1", "[::1]"),
+        min_length=1,
         description="Host names that the admin and the API answer to, comma-separated.",
     )
     https: bool = Field(
@@ -54,42 +66,87 @@ class Settings(BaseSettings):
         default=":8090", description="Where the API, the admin and /metrics listen: [host]:port."
     )
     discovery_token: SecretStr | None = Field(default=None, description="Seeds one API token with every scope.")
-    worker_concurrency: int = Field(default=8, ge=1, description="Celery processes of one worker.")
+    worker_concurrency: int = Field(default=8, ge=1, le=1_000, description="Celery processes of one worker.")
     provider_concurrency: int = Field(
-        default=4, ge=1, description="Proxies of one provider entry that are reconciled at the same time."
+        default=4, ge=1, le=1_000, description="Proxies of one provider entry that are reconciled at the same time."
     )
-    provision_timeout: float = Field(
-        default=900, gt=0, description="A new instance without an address after this long is deleted and made again."
+    provision_timeout: Duration = Field(
+        default=900, description="A new instance without an address after this long is deleted and made again."
     )
-    reconcile_interval: float = Field(
-        default=2, gt=0, description="How often the sweep looks for proxies that are due."
-    )
-    gc_interval: float = Field(default=300, gt=0, description="How often each provider is searched for orphans.")
+    reconcile_interval: Interval = Field(default=2, description="How often the sweep looks for proxies that are due.")
+    gc_interval: Interval = Field(default=300, description="How often each provider is searched for orphans.")
     gc_min_age: float = Field(
-        default=600, ge=0, description="Orphans younger than this, by the provider's own clock, are left alone."
+        default=600,
+        ge=0,
+        le=_YEAR,
+        description="Orphans younger than this, by the provider's own clock, are left alone.",
     )
-    gc_max_deletes: int = Field(default=20, ge=1, description="Orphans that one sweep of one provider deletes at most.")
+    gc_max_deletes: int = Field(
+        default=20, ge=1, le=100_000, description="Orphans that one sweep of one provider deletes at most."
+    )
     healthcheck_url: AnyHttpUrl = Field(
         default=AnyHttpUrl("https://www.gstatic.com/generate_204"),
         description="Fetched through every proxy whose spec names no URL of its own.",
     )
-    probe_ca_file: Path | None = Field(
+    probe_ca_file: FilePath | None = Field(
         default=None,
         description="Certificates that probes trust besides the system's, as PEM: for a target of your own.",
     )
-    probe_interval: float = Field(default=1, gt=0, description="How often beat asks which proxies are due for a probe.")
-    health_workers: int = Field(default=256, ge=1, description="Probes of one provider that run at the same time.")
-    default_lease_ttl: int = Field(default=300, ge=1, description="A lease's time to live when the request names none.")
-    max_lease_ttl: int = Field(default=3600, ge=1, description="Longest time to live that a lease can ask for.")
-    lease_cooldown: int = Field(default=900, ge=1, description="How long a proxy rests for a target that blocked it.")
-    event_retention_days: int = Field(
-        default=30, ge=1, description="Events and ended leases older than this are deleted."
+    probe_interval: Interval = Field(default=1, description="How often beat asks which proxies are due for a probe.")
+    health_workers: int = Field(
+        default=256, ge=1, le=65_536, description="Probes of one provider that run at the same time."
     )
+    default_lease_ttl: WholeDuration = Field(
+        default=300, description="A lease's time to live when the request names none."
+    )
+    max_lease_ttl: WholeDuration = Field(default=3600, description="Longest time to live that a lease can ask for.")
+    lease_cooldown: WholeDuration = Field(
+        default=900, description="How long a proxy rests for a target that blocked it."
+    )
+    event_retention_days: int = Field(
+        default=30, ge=1, le=36_600, description="Events and ended leases older than this are deleted."
+    )
+
+    @field_validator("database_url")
+    @classmethod
+    def _postgresql(cls, value: SecretStr) -> SecretStr:
+        return _url_of(value, _DATABASES)
+
+    @field_validator("broker_url")
+    @classmethod
+    def _broker(cls, value: SecretStr) -> SecretStr:
+        return _url_of(value, _BROKERS)
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("providers_config")
+    @classmethod
+    def _usable(cls, value: Path | None) -> Path | None:
+        try:
+            load_providers_config(value)
+        except ProvidersConfigError as error:
+            raise ValueError(str(error)) from None
+        return value
+
+    @field_validator("healthcheck_url")
+    @classmethod
+    def _probeable(cls, value: AnyHttpUrl) -> AnyHttpUrl:
+        if value.username or value.password:
+            raise ValueError("must not carry a user name or password: it is shown to everyone who may look")
+        return value
+
+    @field_validator("probe_ca_file")
+    @classmethod
+    def _certificates(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(value)
+            except OSError:  # of which ssl's errors are a kind
+                raise ValueError("is not a readable PEM file of certificates") from None
+        return value
 
     @field_validator("discovery_token")
     @classmethod
@@ -106,6 +163,18 @@ class Settings(BaseSettings):
         return value
 
 
+def _url_of(value: SecretStr, schemes: tuple[str, ...]) -> SecretStr:
+    """``value``, if it can be read as a URL of one of ``schemes``. Raises ValueError, without the value in it."""
+    try:
+        parts = urlsplit(value.get_secret_value())
+        _ = parts.port
+    except ValueError:
+        raise ValueError("is not a URL; user name and password must be percent-encoded") from None
+    if parts.scheme not in schemes:
+        raise ValueError(f"must begin with {', '.join(f'{scheme}://' for scheme in schemes)}")
+    return value
+
+
 @cache
 def settings() -> Settings:
     """The settings of this process.
@@ -120,5 +189,8 @@ def settings() -> Settings:
 
 def _explain(error: ValidationError) -> str:
     """One line a variable; never the value, which may be a secret."""
-    lines = [f"{ENV_PREFIX}{str(problem['loc'][0]).upper()}: {problem['msg']}" for problem in error.errors()]
+    lines = [
+        f"{ENV_PREFIX}{str(problem['loc'][0]).upper()}: {problem['msg'].removeprefix('Value error, ')}"
+        for problem in error.errors()
+    ]
     return "\n".join(lines)

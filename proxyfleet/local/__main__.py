@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from proxyfleet.conf import ImproperEnvironment
+from proxyfleet.conf import ENV_PREFIX, ImproperEnvironment
 from proxyfleet.local.deployment import deployment, stop_instances
 from proxyfleet.local.errors import LocalError
 from proxyfleet.local.folders import remove_runtime_folder
@@ -24,6 +24,7 @@ def main() -> None:
     execute = commands.add_parser("exec", help="a command with PostgreSQL and Valkey of its own in its environment")
     execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="command")
     arguments = parser.parse_args()
+    _forget_empty_variables()
     try:
         sys.exit(_run() if arguments.command == "run" else _execute(arguments.argv))
     except (LocalError, ImproperEnvironment) as error:
@@ -33,13 +34,22 @@ def main() -> None:
 def _run() -> int:
     var = Path(os.environ.get("PROXYFLEET_STATE_DIR", "var")).resolve()
     with exclusive(var):
-        programs = deployment(var)
+        try:
+            programs = deployment(var)
+        except OSError as error:
+            raise LocalError(f"{error.filename or var} can't be used: {error.strerror}.") from error
         try:
             Supervisor(programs, sys.stdout.buffer).run()
         finally:
             stop_instances()
             remove_runtime_folder(var)
     return 0
+
+
+def _forget_empty_variables() -> None:
+    """An empty one counts as unset, as conf.py has it: else "" would be taken for the folder we stand in."""
+    for name in [name for name, value in os.environ.items() if name.startswith(ENV_PREFIX) and not value]:
+        del os.environ[name]
 
 
 def _execute(argv: list[str]) -> int:

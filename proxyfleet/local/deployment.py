@@ -124,16 +124,17 @@ def _page() -> str:
 
 def _kept_port(path: Path) -> int:
     """The same in every run while it is free, so that what is declared stays true."""
-    if path.exists() and Address("127.0.0.1", port := int(path.read_text())).is_free:
-        return port
+    kept = path.read_text().strip() if path.exists() else ""
+    if kept.isdecimal() and 0 < int(kept) < 1 << 16 and Address("127.0.0.1", int(kept)).is_free:
+        return int(kept)
     path.write_text(str(port := free_port()))
     return port
 
 
 def _kept_secret(path: Path) -> str:
-    """The same in every run: sessions and the command lines of yesterday go on to work."""
+    """The same in every run: sessions and the command lines of yesterday go on to work. People write into it too."""
     private_folder(path.parent)
     path.touch(mode=0o600)
-    if not path.read_text():
+    if not path.read_text().strip():
         path.write_text(secrets.token_urlsafe(48))
-    return path.read_text()
+    return path.read_text().strip()
