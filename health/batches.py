@@ -15,10 +15,11 @@ from django.db import transaction
 from django.db.models import BigIntegerField, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
-from health.schedule import EPOCH, epoch_ms, latest_slot_ms, moment_at
+from health.schedule import epoch_ms, moment_at, next_slot_ms
 from providers.config import EXTERNAL
 from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.models import ProviderState, Proxy
+from proxyfleet.fleet.spec import MAX_PROBE_INTERVAL_SECONDS
 
 _CLAIM_MARGIN = timedelta(seconds=30)
 """Between the last moment that a batch's probes can take and that when its worker counts as dead."""
@@ -37,7 +38,7 @@ _READ = (
 
 _INTERVAL_MS = "(fleet_proxy.health_interval_seconds * 1000)"
 _PHASE_MS = f"(('x' || right(fleet_proxy.uid::text, 8))::bit(32)::bigint %% {_INTERVAL_MS})"
-_LATEST_SLOT_MS = f"((%s - {_PHASE_MS}) / {_INTERVAL_MS} * {_INTERVAL_MS} + {_PHASE_MS})"
+_NEXT_SLOT_MS = f"((%s - {_PHASE_MS}) / {_INTERVAL_MS} * {_INTERVAL_MS} + {_PHASE_MS} + {_INTERVAL_MS})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,15 @@ class Batch:
 
     entry: str
     token: UUID
-    claimed_at: datetime
+    since: datetime
+    """Slots after this moment are owed."""
     proxies: Sequence[Proxy]
-    """In the order of their slots."""
+    """In the order of the first slot that each is owed."""
 
 
-def latest_slot(now: datetime) -> RawSQL:
-    """``schedule.latest_slot_ms`` of a proxy, computed by PostgreSQL."""
-    return RawSQL(_LATEST_SLOT_MS, [epoch_ms(now)], output_field=BigIntegerField())  # noqa: S611  the text is constant
+def next_slot(after: datetime) -> RawSQL:
+    """``schedule.next_slot_ms`` of a proxy, computed by PostgreSQL."""
+    return RawSQL(_NEXT_SLOT_MS, [epoch_ms(after)], output_field=BigIntegerField())  # noqa: S611  the text is constant
 
 
 def probeable() -> QuerySet[Proxy]:
@@ -74,9 +76,9 @@ def claim_due(entry: str, now: datetime, *, start_within: timedelta) -> Batch | 
         state = ProviderState.objects.select_for_update(no_key=True).get(pk=entry)
         if state.probe_claim_expires_at is not None and state.probe_claim_expires_at > now:
             return None
-        since = epoch_ms(state.probed_until or EPOCH)
-        candidates = probeable().filter(_of(entry)).annotate(slot_ms=latest_slot(now))
-        proxies = list(candidates.filter(slot_ms__gt=since).order_by("slot_ms"))
+        since = _owed_since(state, now)
+        candidates = probeable().filter(_of(entry)).annotate(slot_ms=next_slot(since))
+        proxies = list(candidates.filter(slot_ms__lte=epoch_ms(now)).order_by("slot_ms"))
         if not proxies:
             return None
         longest = timedelta(seconds=max(proxy.health_timeout_seconds for proxy in proxies))
@@ -84,7 +86,7 @@ def claim_due(entry: str, now: datetime, *, start_within: timedelta) -> Batch | 
         state.probe_claim_token = uuid4()
         state.probe_claim_expires_at = now + start_within + longest + _CLAIM_MARGIN
         state.save(update_fields=["probed_until", "probe_claim_token", "probe_claim_expires_at"])
-    return Batch(entry, state.probe_claim_token, now, proxies)
+    return Batch(entry, state.probe_claim_token, since, proxies)
 
 
 def release(batch: Batch, *, unserved: Collection[int]) -> None:
@@ -92,9 +94,16 @@ def release(batch: Batch, *, unserved: Collection[int]) -> None:
     columns: dict[str, datetime | None] = {"probe_claim_token": None, "probe_claim_expires_at": None}
     if unserved:
         left_out = (proxy for proxy in batch.proxies if proxy.pk in unserved)
-        earliest = min(latest_slot_ms(proxy.uid, proxy.health_interval_seconds, batch.claimed_at) for proxy in left_out)
+        earliest = min(next_slot_ms(proxy.uid, proxy.health_interval_seconds, batch.since) for proxy in left_out)
         columns["probed_until"] = moment_at(earliest - 1)
     ProviderState.objects.filter(entry=batch.entry, probe_claim_token=batch.token).update(**columns)
+
+
+def _owed_since(state: ProviderState, now: datetime) -> datetime:
+    """The end of what was taken up. At the start, and when the clock was set back, every proxy is owed a slot."""
+    if state.probed_until is None or state.probed_until > now:
+        return now - timedelta(seconds=MAX_PROBE_INTERVAL_SECONDS)
+    return state.probed_until
 
 
 def _of(entry: str) -> Q:

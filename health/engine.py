@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import ssl
 import time
 from collections import deque
@@ -25,6 +26,9 @@ from proxyfleet.fleet.queues import queue_of
 
 START_WITHIN = timedelta(seconds=20)
 """A batch starts no probe later than this; what is left stays due. So a batch ends, however slow its proxies are."""
+
+_KEPT_DESCRIPTORS = 96
+"""Left of what this process may open: for its own connections, and for name servers, which the resolvers ask."""
 
 _FOLD_SECONDS = 0.5
 """How long results gather before they are written: a slow proxy delays nobody's verdict but its own."""
@@ -86,7 +90,7 @@ def _probe(proxies: Sequence[Proxy], now: datetime) -> Iterator[tuple[list[Probe
         [_request(proxy) for proxy in proxies],
         tls=_shared_tls(),
         deliver=arrived.append,
-        concurrency=settings().health_workers,
+        concurrency=_concurrency(),
         start_within_seconds=START_WITHIN.total_seconds(),
     )
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="probes") as thread:
@@ -97,6 +101,14 @@ def _probe(proxies: Sequence[Proxy], now: datetime) -> Iterator[tuple[list[Probe
             if results := [arrived.popleft() for _ in range(len(arrived))]:
                 yield results, now + timedelta(seconds=time.monotonic() - began)
         running.result()
+
+
+def _concurrency() -> int:
+    """As set, but no more than this process may open: a batch that runs out of descriptors would probe nobody."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return settings().health_workers
+    return max(1, min(settings().health_workers, allowed - _KEPT_DESCRIPTORS))
 
 
 def _request(proxy: Proxy) -> ProbeRequest[Measured]:

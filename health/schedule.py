@@ -2,7 +2,8 @@
 
 A proxy has a slot at every ``k * interval + phase(uid, interval)`` since the epoch; a tick serves the slots after the
 previous tick up to now. So each slot is served exactly once whatever the ticks' rhythm, a late tick probes a proxy once
-and not many times, and a fleet spreads evenly because the phases do.
+and not many times, and a fleet spreads evenly because the phases do. Served in the order of the first slot that is
+owed, a fleet that is more than its workers can probe gets each proxy probed in its turn, if less often.
 
 All is integer milliseconds, so that PostgreSQL computes the very same slots from the same columns (``health.batches``).
 """
@@ -30,11 +31,11 @@ def phase_ms(uid: UUID, interval_seconds: int) -> int:
     return (uid.int & 0xFFFF_FFFF) % (interval_seconds * 1000)
 
 
-def latest_slot_ms(uid: UUID, interval_seconds: int, now: datetime) -> int:
-    """The last slot that is not after ``now``, in milliseconds since the epoch.
+def next_slot_ms(uid: UUID, interval_seconds: int, after: datetime) -> int:
+    """The first slot after the moment ``after``, in milliseconds since the epoch.
 
-    A proxy is due when this lies after the previous tick.
+    With ``after`` the time of the previous tick, a proxy is due once this has come.
     """
     phase = phase_ms(uid, interval_seconds)
     interval = interval_seconds * 1000
-    return (epoch_ms(now) - phase) // interval * interval + phase
+    return (epoch_ms(after) - phase) // interval * interval + phase + interval

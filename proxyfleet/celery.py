@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from celery import Celery
+from celery.schedules import schedule
 from celery.signals import setup_logging, worker_process_init
 from kombu import Queue
 
@@ -24,6 +26,14 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MESSAGE_EXPIRES = 10
 """Seconds after which a message of the schedule is stale; longer than a busy queue, or nothing would ever run."""
+
+
+class Every(schedule):
+    """Due when its interval has passed since the last run, which the clock may have been set back behind since."""
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        estimate: timedelta = super().remaining_estimate(last_run_at)
+        return min(estimate, timedelta(seconds=self.seconds))
 
 
 def beat_schedule(relist_seconds: Mapping[str, float], conf: Settings) -> dict[str, dict[str, Any]]:
@@ -54,7 +64,7 @@ def beat_schedule(relist_seconds: Mapping[str, float], conf: Settings) -> dict[s
 def _every(seconds: float, task: str, *, queue: str, **kwargs: Any) -> dict[str, Any]:
     return {
         "task": task,
-        "schedule": seconds,
+        "schedule": Every(seconds),
         "kwargs": kwargs,
         "options": {"queue": queue, "expires": max(seconds, MESSAGE_EXPIRES)},
     }
@@ -74,8 +84,9 @@ def _make_app(conf: Settings) -> Celery:
         broker_url=conf.broker_url.get_secret_value(),
         broker_connection_retry_on_startup=True,
         # A hint is worth a short wait, no more: what it hints at is in the database.
-        broker_transport_options={"socket_timeout": 10, "socket_connect_timeout": 5},
-        task_publish_retry_policy={"max_retries": 2, "interval_start": 0, "interval_step": 0.2},
+        broker_transport_options={"socket_timeout": 3, "socket_connect_timeout": 3},
+        # One more try, for a connection that went stale; the first finds out only when it is used.
+        task_publish_retry_policy={"max_retries": 1, "interval_start": 0},
         task_ignore_result=True,
         task_acks_late=True,
         task_reject_on_worker_lost=False,

@@ -147,11 +147,14 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "filters": {"broker outage": {"()": "proxyfleet.logs.BrokerOutage"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
     "root": {"handlers": ["console"], "level": "INFO"},
     # A line for each message of the schedule would bury all others.
     "loggers": {
-        **{name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "celery.beat")},
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.beat": {"level": "WARNING", "filters": ["broker outage"]},
         # A refusal is an answer, and not the product's trouble.
         "django.request": {"level": "ERROR"},
     },

@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from health.batches import Batch, claim_due, latest_slot, probeable, release
-from health.schedule import epoch_ms, latest_slot_ms
+from health.batches import Batch, claim_due, next_slot, probeable, release
+from health.schedule import epoch_ms, next_slot_ms
 from health.tests.fleet import add_proxies
 from proxyfleet.fleet.models import ProviderState, Proxy
 
@@ -35,8 +35,8 @@ def served(batch: Batch | None) -> list[int]:
 def test_postgresql_computes_the_same_slots(interval: int) -> None:
     add_proxies(50, health_interval_seconds=interval)
     for now in (NOW, NOW + timedelta(milliseconds=1), NOW + timedelta(days=999, seconds=0.5)):
-        for proxy in Proxy.objects.annotate(slot_ms=latest_slot(now)):
-            assert proxy.slot_ms == latest_slot_ms(proxy.uid, interval, now)
+        for proxy in Proxy.objects.annotate(slot_ms=next_slot(now)):
+            assert proxy.slot_ms == next_slot_ms(proxy.uid, interval, now)
 
 
 def test_every_slot_is_served_once_whatever_the_ticks() -> None:
@@ -47,7 +47,7 @@ def test_every_slot_is_served_once_whatever_the_ticks() -> None:
         expected = {
             proxy.pk
             for proxy in proxies
-            if latest_slot_ms(proxy.uid, proxy.health_interval_seconds, now) > epoch_ms(previous)
+            if next_slot_ms(proxy.uid, proxy.health_interval_seconds, previous) <= epoch_ms(now)
         }
         assert Counter(served(claim(now))) == Counter(expected)
 
@@ -77,12 +77,36 @@ def test_a_dead_workers_claim_expires() -> None:
 
 
 def test_what_was_not_served_stays_due() -> None:
-    add_proxies(9)
-    batch = claim(NOW)
+    add_proxies(9, health_interval_seconds=30)
+    assert len(served(claim(NOW))) == 9
+    later = NOW + timedelta(seconds=30)
+    batch = claim(later)
     assert batch is not None
     unserved = [proxy.pk for proxy in batch.proxies[6:]]
     release(batch, unserved=unserved)
-    assert served(claim(NOW)) == unserved
+    assert served(claim(later)) == unserved
+
+
+@pytest.mark.parametrize("seconds", [20, 30, 31, 60])
+def test_in_a_fleet_that_is_too_large_every_proxy_has_its_turn(seconds: int) -> None:
+    """However long the batches take: also as long as the interval, which would begin each at the same place."""
+    add_proxies(100, health_interval_seconds=30)
+    served_times: Counter[int] = Counter()
+    for number in range(20):
+        batch = claim(NOW + number * timedelta(seconds=seconds))
+        assert batch is not None
+        served_times.update(proxy.pk for proxy in batch.proxies[:25])
+        release(batch, unserved=[proxy.pk for proxy in batch.proxies[25:]])
+    assert len(served_times) == 100
+    assert max(served_times.values()) - min(served_times.values()) <= 1
+
+
+def test_a_clock_that_was_set_back_does_not_stop_the_probes() -> None:
+    proxies = add_proxies(3)
+    assert len(served(claim(NOW))) == 3
+    earlier = NOW - timedelta(hours=1)
+    assert set(served(claim(earlier))) == {proxy.pk for proxy in proxies}
+    assert served(claim(earlier)) == []
 
 
 def test_a_lost_claim_releases_nothing() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -95,6 +97,20 @@ def test_a_slow_proxy_delays_nobody_elses_verdict_and_no_second_batch_starts() -
     assert slow.health_changed_at >= NOW + timedelta(seconds=4)
     state = ProviderState.objects.get()
     assert (state.probe_claim_token, state.probed_until) == (None, NOW)
+
+
+def test_more_proxies_than_descriptors_are_probed_all_the_same() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    many = 200
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as never_accepts:
+        port = never_accepts.getsockname()[1]
+        add_proxies(many, address_port=port, health_timeout_seconds=1, failure_threshold=1)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (many, before[1]))
+        try:
+            assert probe_due("external", NOW) == many
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert Proxy.objects.filter(last_outcome="Timeout").count() == many
 
 
 def test_two_results_at_once_both_count() -> None:

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from health.schedule import epoch_ms, latest_slot_ms, phase_ms
+from health.schedule import epoch_ms, next_slot_ms, phase_ms
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 INTERVALS = st.integers(1, 86_400)
@@ -16,7 +16,7 @@ GAPS = st.lists(st.timedeltas(timedelta(microseconds=1), timedelta(days=2)), min
 
 
 def is_due(uid: UUID, interval: int, previous: datetime, now: datetime) -> bool:
-    return latest_slot_ms(uid, interval, now) > epoch_ms(previous)
+    return next_slot_ms(uid, interval, previous) <= epoch_ms(now)
 
 
 def slots_between(uid: UUID, interval: int, begin: datetime, end: datetime) -> int:

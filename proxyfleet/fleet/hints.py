@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -17,6 +18,14 @@ from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.queues import queue_of
 
 logger = logging.getLogger(__name__)
+
+SILENCE_SECONDS = 15
+"""How long a broker that did not take a hint is left alone: one that hangs costs each try its timeout."""
+
+
+class _Broker:
+    silent_until = 0.0
+    """By ``time.monotonic()``."""
 
 
 def wake(proxy_ids: Iterable[int], now: datetime) -> None:
@@ -37,7 +46,13 @@ def kick(lanes: Iterable[str]) -> None:
 
 def send(task: str, *, queue: str, **kwargs: object) -> None:
     """Publish a task that the schedule would do later anyway; a broker that is down costs the hint, nothing else."""
+    if time.monotonic() < _Broker.silent_until:
+        return
     try:
         current_app.send_task(task, kwargs=kwargs, queue=queue)
     except OperationalError as error:
-        logger.warning("The broker did not take the hint %s for %s; the schedule will do it: %s", task, queue, error)
+        _Broker.silent_until = time.monotonic() + SILENCE_SECONDS
+        logger.warning(
+            "The broker did not take the hint %s for %s, and gets none for %d s; the schedule will do it: %s",
+            *(task, queue, SILENCE_SECONDS, error),
+        )

@@ -31,6 +31,8 @@ MAX_CLOUD_INIT_BYTES = 262_144
 MAX_PROBE_SECONDS = 120
 """A proxy that never answers holds a place in its provider's batch for this long."""
 
+MAX_PROBE_INTERVAL_SECONDS = 86_400
+
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _NAME = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
 _HOST = re.compile(
@@ -135,7 +137,7 @@ class EndpointSpec(_Part):
 
 class HealthCheckSpec(_Part):
     url: str | None = Field(default=None, max_length=2048)
-    interval_seconds: int = Field(default=30, ge=1, le=86_400)
+    interval_seconds: int = Field(default=30, ge=1, le=MAX_PROBE_INTERVAL_SECONDS)
     timeout_seconds: int = Field(default=10, ge=1, le=MAX_PROBE_SECONDS)
     failure_threshold: int = Field(default=3, ge=1, le=1_000)
     success_threshold: int = Field(default=1, ge=1, le=1_000)
