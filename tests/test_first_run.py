@@ -112,7 +112,7 @@ class Machine:
 
     def shell(self, script: str) -> str:
         trust = self.folder / "var" / "target" / "ca.pem"
-        environment = self.environment | {"PAGE": self.page()}
+        environment = dict(self.environment)
         if trust.exists():
             environment["CURL_CA_BUNDLE"] = str(trust)
         ran = subprocess.run(
@@ -229,7 +229,8 @@ def test_the_readme_starts_with_the_two_commands() -> None:
 def test_the_readmes_commands_do_what_it_says(machine: Machine) -> None:
     blocks = commands_of_the_readme()
     script = "\n".join(f"{block}\necho; echo --- {number}" for number, block in enumerate(blocks))
-    told = machine.shell(script.replace("127.0.0.1:8090", machine.address))
+    script = script.replace("http://127.0.0.1:8090", f"http://{machine.address}")
+    told = machine.shell(script.replace("https://example.com/", machine.page()))
     leased, fetched, reported, listed, released, declared = re.split(r"--- \d\n", told)[:6]
     lease = json.loads(leased)
     assert lease["proxy"]["phase"] == "Ready"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.contrib.postgres.indexes import GinIndex
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -15,6 +15,7 @@ from django.db import models
 from django.db.models import Case, F, Func, Value, When
 from django.utils import timezone
 
+from proxyfleet.fleet.columns import read_spec, write_spec
 from proxyfleet.fleet.phases import Phase, Verdict
 from proxyfleet.fleet.spec import Mode, ProxySpec
 
@@ -180,68 +181,11 @@ class Proxy(models.Model):
 
     @property
     def spec(self) -> ProxySpec:
-        """The declared spec, built from the columns."""
-        declared: dict[str, Any] = {
-            "mode": self.mode,
-            "provider": self.provider,
-            "placement": {"zone": self.zone, "machineType": self.machine_type, "image": self.image},
-            "port": self.port,
-            "attributes": self.attributes,
-            "maxLeases": self.max_leases,
-            "drainSeconds": self.drain_seconds,
-            "healthCheck": {
-                "url": self.health_url or None,
-                "intervalSeconds": self.health_interval_seconds,
-                "timeoutSeconds": self.health_timeout_seconds,
-                "failureThreshold": self.failure_threshold,
-                "successThreshold": self.success_threshold,
-                "expectedStatus": self.expected_status,
-            },
-        }
-        if self.cloud_init_inline is not None:
-            declared["cloudInit"] = {"inline": self.cloud_init_inline}
-        elif self.cloud_init_secret_name:
-            declared["cloudInit"] = {
-                "secretRef": {"name": self.cloud_init_secret_name, "key": self.cloud_init_secret_key}
-            }
-        if self.endpoint_host:
-            declared["endpoint"] = {"host": self.endpoint_host}
-            if self.credentials_secret_name:
-                declared["endpoint"]["credentialsSecretRef"] = {"name": self.credentials_secret_name}
-        return ProxySpec.parse(declared)
+        return read_spec(self)
 
     @spec.setter
     def spec(self, spec: ProxySpec) -> None:
-        secret = spec.cloud_init.secret_ref
-        credentials = spec.endpoint.credentials_secret_ref if spec.endpoint else None
-        self.mode = spec.mode.value
-        self.provider = spec.provider
-        self.zone = spec.placement.zone
-        self.machine_type = spec.placement.machine_type
-        self.image = spec.placement.image
-        self.cloud_init_inline = spec.cloud_init.inline
-        self.cloud_init_secret_name = secret.name if secret else ""
-        self.cloud_init_secret_key = secret.key if secret else ""
-        self.endpoint_host = spec.endpoint.host if spec.endpoint else ""
-        self.credentials_secret_name = credentials.name if credentials else ""
-        self.port = spec.port
-        self.attributes = dict(spec.attributes)
-        self.max_leases = spec.max_leases
-        self.drain_seconds = spec.drain_seconds
-        self.health_url = spec.health_check.url or ""
-        self.health_interval_seconds = spec.health_check.interval_seconds
-        self.health_timeout_seconds = spec.health_check.timeout_seconds
-        self.failure_threshold = spec.health_check.failure_threshold
-        self.success_threshold = spec.health_check.success_threshold
-        self.expected_status = list(spec.health_check.expected_status)
-
-
-SPEC_COLUMNS = (
-    "mode", "provider", "zone", "machine_type", "image", "cloud_init_inline", "cloud_init_secret_name",
-    "cloud_init_secret_key",
-    "endpoint_host", "credentials_secret_name", "port", "attributes", "max_leases", "drain_seconds", "health_url",
-    "health_interval_seconds", "health_timeout_seconds", "failure_threshold", "success_threshold", "expected_status",
-)  # fmt: skip
+        write_spec(self, spec)
 
 
 class EventKind(models.TextChoices):

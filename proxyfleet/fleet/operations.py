@@ -15,7 +15,8 @@ from django.db import IntegrityError, transaction
 
 from proxyfleet.fleet import hints
 from proxyfleet.fleet.claims import event_of
-from proxyfleet.fleet.models import SPEC_COLUMNS, EventKind, Origin, Proxy
+from proxyfleet.fleet.columns import SPEC_COLUMNS
+from proxyfleet.fleet.models import EventKind, Origin, Proxy
 from proxyfleet.fleet.phases import Phase
 from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity

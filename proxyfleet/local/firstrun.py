@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -27,10 +28,10 @@ EXTERNAL = "external"
 PAGE_WITH_INTERNET = "https://example.com/"
 
 LEASE = (
-    'curl -s -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" '
+    'curl -sS -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" '
     """$API/v1/leases -d '{"selector": {"geo": "local"}}'"""
 )
-RELEASE = 'curl -s -H "Authorization: Bearer $TOKEN" -X DELETE $API/v1/leases/<leaseID>'
+RELEASE = 'curl -sS -H "Authorization: Bearer $TOKEN" -X DELETE $API/v1/leases/<leaseID>'
 
 PROVIDERS = """\
 # Written by the first run. An entry's name is what a proxy's spec.provider refers to.
@@ -64,7 +65,7 @@ class Story:
         body = self._fetch(url)
         self._call("DELETE", f"leases/{lease['leaseID']}")
         _print("", f"Leased {lease['proxy']['id']}, fetched {self.page} through {url}: {len(body)} bytes. Released.")
-        _print("", *self._how_to_go_on())
+        _print("", *self.doors(), "", *self._how_to_go_on())
 
     def _declare(self) -> None:
         """What is there already may have been edited, and stays as it is; but for the External one, which may move."""
@@ -87,7 +88,8 @@ class Story:
         while True:
             proxies = [proxy for proxy in self._list() if proxy["id"] in names]
             for proxy in proxies:
-                status = f"{proxy['phase']}: {proxy['reason']}" if proxy["phase"] != "Ready" else "Ready"
+                reason = proxy["reason"] if proxy["phase"] != "Ready" else ""
+                status = ": ".join(filter(None, (proxy["phase"], reason)))
                 if said.get(proxy["id"]) != status:
                     said[proxy["id"]] = status
                     ready = sum(status == "Ready" for status in said.values())
@@ -119,18 +121,19 @@ class Story:
             raise LocalError(f"{self.page} can't be fetched through {proxy}: {error}") from error
         return answer.content
 
-    def _how_to_go_on(self) -> list[str]:
-        trust = f"--cacert {self.certificates} " if self.certificates else ""
+    def doors(self) -> list[str]:
+        """Where people and programs come in, and how."""
         password = f"password {self.password} for this run" if self.password else "the password you chose"
+        return [f"Admin   {self.api}/admin/   user admin, {password}", f"API     {self.api}/v1/docs"]
+
+    def _how_to_go_on(self) -> list[str]:
+        trust = f"--cacert {shlex.quote(str(self.certificates))} " if self.certificates else ""
         return [
-            f"Admin   {self.api}/admin/   user admin, {password}",
-            f"API     {self.api}/v1/docs",
-            "",
             "Lease a proxy, use it, and give it back:",
             "",
             f"  export API={self.api} TOKEN={self.token}",
             f"  {LEASE}",
-            f"  curl -s {trust}-x <the proxy's url> {self.page}",
+            f"  curl -sS {trust}-x <the proxy's url> {self.page}",
             f"  {RELEASE}",
             "",
             "Ctrl-C stops everything.",
@@ -176,17 +179,19 @@ def _print(*lines: str) -> None:
 def main() -> None:
     """Told in the environment that `deployment` made. When the story fails, the product goes on without it."""
     certificates = os.environ.get("PROXYFLEET_PROBE_CA_FILE")
+    story = Story(
+        api=Address.parse(os.environ["PROXYFLEET_DISCOVERY_ADDR"]).local_url,
+        token=os.environ["PROXYFLEET_DISCOVERY_TOKEN"],
+        external=Address.parse(sys.argv[1]),
+        page=sys.argv[2],
+        certificates=Path(certificates) if certificates else None,
+        password=choose_password(Path(os.environ["PROXYFLEET_STATE_DIR"])),
+    )
     try:
-        Story(
-            api=Address.parse(os.environ["PROXYFLEET_DISCOVERY_ADDR"]).local_url,
-            token=os.environ["PROXYFLEET_DISCOVERY_TOKEN"],
-            external=Address.parse(sys.argv[1]),
-            page=sys.argv[2],
-            certificates=Path(certificates) if certificates else None,
-            password=choose_password(Path(os.environ["PROXYFLEET_STATE_DIR"])),
-        ).tell()
+        story.tell()
     except (LocalError, requests.RequestException) as error:
         _print(f"The first run did not get through: {error}", "The product runs on; the lines above tell more.")
+        _print("", *story.doors())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ from proxyfleet.local.processes import Program
 WEB_WORKERS = 2
 WEB_THREADS = 4
 
+ALONE = ("--without-mingle", "--without-gossip")
+"""Workers need to know nothing of each other, and asking around costs a second at the start."""
+
 
 def programs(address: Address, state: Path) -> list[Program]:
     """What runs on top of the servers, in the order of its start. ``state`` is this machine's own folder."""
@@ -22,7 +25,7 @@ def programs(address: Address, state: Path) -> list[Program]:
             ["granian", "--log-level", "warning", "--interface", "wsgi", *listen, *size, "proxyfleet.wsgi:application"],
             ready=address.answers,
         ),
-        Program("worker", ["celery", "--quiet", "--app", "proxyfleet", "worker", "--pool", "prefork"]),
+        Program("worker", ["celery", "--quiet", "--app", "proxyfleet", "worker", "--pool", "prefork", *ALONE]),
         Program(
             "beat", ["celery", "--quiet", "--app", "proxyfleet", "beat", "--schedule", str(state / "beat-schedule")]
         ),
