@@ -37,15 +37,28 @@ def claim(proxy_id: int, now: datetime) -> Claim | None:
 
 
 def claim_next(entry: str, configured: frozenset[str], now: datetime, *, limit: int) -> Claim | None:
-    """Hold the proxy of this entry that has been due for longest. None when none is, or ``limit`` are held already."""
+    """Hold a proxy of this entry: one whose run has died, else the one that has been due for longest.
+
+    None when there is neither, or ``limit`` are held already.
+    """
+    # Two look-ups that an index answers each: when ten thousand are due, none of them is sorted for each claim.
     condition = """
-        id = (
-            SELECT id FROM fleet_proxy
-            WHERE {lane} AND (next_reconcile_at <= %(now)s OR claim_expires_at <= %(now)s)
-              AND (claim_token IS NULL OR claim_expires_at <= %(now)s)
-            ORDER BY next_reconcile_at LIMIT 1 FOR UPDATE SKIP LOCKED
+        id = coalesce(
+            (
+                SELECT id FROM fleet_proxy
+                WHERE {lane} AND claim_token IS NOT NULL AND claim_expires_at <= %(now)s
+                ORDER BY claim_expires_at LIMIT 1 FOR UPDATE SKIP LOCKED
+            ),
+            (
+                SELECT id FROM fleet_proxy
+                WHERE {lane} AND claim_token IS NULL AND next_reconcile_at <= %(now)s
+                ORDER BY next_reconcile_at LIMIT 1 FOR UPDATE SKIP LOCKED
+            )
         )
-        AND (SELECT count(*) FROM fleet_proxy WHERE {lane} AND claim_expires_at > %(now)s) < %(limit)s
+        AND (
+            SELECT count(*) FROM fleet_proxy
+            WHERE {lane} AND claim_token IS NOT NULL AND claim_expires_at > %(now)s
+        ) < %(limit)s
     """
     lane = "NOT lane = ANY(%(lanes)s)" if entry == EXTERNAL else "lane = %(entry)s"
     values = {"entry": entry, "lanes": list(configured), "limit": limit}

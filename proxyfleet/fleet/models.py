@@ -151,7 +151,7 @@ class Proxy(models.Model):
         ]
         indexes: ClassVar = [
             models.Index(
-                fields=["lane", "next_reconcile_at"],
+                fields=["next_reconcile_at", "lane"],
                 condition=models.Q(next_reconcile_at__isnull=False),
                 name="proxy_due",
             ),

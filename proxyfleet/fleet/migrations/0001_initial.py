@@ -103,7 +103,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name_plural': 'proxies',
                 'ordering': ['namespace', 'name', 'id'],
-                'indexes': [models.Index(condition=models.Q(('next_reconcile_at__isnull', False)), fields=['lane', 'next_reconcile_at'], name='proxy_due'), models.Index(condition=models.Q(('claim_token__isnull', False)), fields=['claim_expires_at'], name='proxy_claimed'), models.Index(fields=['provider', 'phase'], name='proxy_provider_phase'), models.Index(fields=['namespace', 'name', 'id'], name='proxy_order'), django.contrib.postgres.indexes.GinIndex(fields=['attributes'], name='proxy_attributes', opclasses=['jsonb_path_ops'])],
+                'indexes': [models.Index(condition=models.Q(('next_reconcile_at__isnull', False)), fields=['next_reconcile_at', 'lane'], name='proxy_due'), models.Index(condition=models.Q(('claim_token__isnull', False)), fields=['claim_expires_at'], name='proxy_claimed'), models.Index(fields=['provider', 'phase'], name='proxy_provider_phase'), models.Index(fields=['namespace', 'name', 'id'], name='proxy_order'), django.contrib.postgres.indexes.GinIndex(fields=['attributes'], name='proxy_attributes', opclasses=['jsonb_path_ops'])],
                 'constraints': [models.UniqueConstraint(condition=models.Q(('deletion_requested_at', None)), fields=('namespace', 'name'), name='proxy_name_unique')],
             },
         ),
