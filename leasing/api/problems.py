@@ -18,6 +18,7 @@ from rest_framework import exceptions
 from leasing.allocation import Contended
 from leasing.api.answers import Problem
 from leasing.errors import IdempotencyKeyReused, InvalidRequest, LeaseEnded, LeaseNotFound, NoProxyAvailable
+from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.operations import NotAllowed
 from proxyfleet.fleet.spec import InvalidSpec
 
@@ -86,6 +87,8 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> JsonResp
             return problem(409, "not_allowed", str(error))
         case InvalidRequest() | InvalidSpec():
             return problem(400, "invalid_request", str(error), errors=error.errors)
+        case Proxy.DoesNotExist():
+            return problem(404, "proxy_not_found", "The proxy has gone in this very moment.")
         case LeaseNotFound():
             return problem(404, "lease_not_found", "There is no such lease.")
         case LeaseEnded():

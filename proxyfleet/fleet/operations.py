@@ -1,7 +1,8 @@
 """The only writers of what is wanted: the admin, REST and the cluster's bridge all call these.
 
 Each is one transaction that changes the row, appends an event and wakes the reconciler after the commit. ``actor``
-names the person or token that asked; ``now`` is the caller's clock.
+names the person or token that asked; ``now`` is the caller's clock. Those that take the id of a proxy raise
+Proxy.DoesNotExist when it has gone meanwhile.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
 
 
+class NameTaken(InvalidSpec):
+    """There is a proxy of this name, which is not on its way out."""
+
+
 class NotAllowed(Exception):
     """The operation makes no sense for this proxy now; the message says why."""
 
@@ -29,7 +34,7 @@ class NotAllowed(Exception):
 def declare(
     namespace: str, name: str, spec: Mapping[str, Any], *, actor: str, now: datetime, uid: UUID | None = None
 ) -> Proxy:
-    """A new proxy. Raises InvalidSpec when the spec or the name is wrong, or the name is taken."""
+    """A new proxy. Raises InvalidSpec when the spec or the name is wrong, NameTaken when there is one already."""
     check_identity(namespace, name)
     proxy = Proxy(namespace=namespace, name=name, origin=Origin.DATABASE, created_at=now, phase_changed_at=now)
     if uid is not None:
@@ -45,7 +50,7 @@ def declare(
     except IntegrityError as error:
         if "proxy_name_unique" not in str(error):
             raise
-        raise InvalidSpec({"name": [f"the proxy {namespace}/{name} exists already"]}) from None
+        raise NameTaken({"name": [f"the proxy {namespace}/{name} exists already"]}) from None
     return proxy
 
 

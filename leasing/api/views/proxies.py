@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.utils import timezone
@@ -20,6 +21,9 @@ from leasing.tokens import Scope
 from proxyfleet.fleet import operations as fleet
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
+
+PUT_ATTEMPTS = 30
+"""Each failed one means that someone else has changed the proxy meanwhile; far beyond what clients can bring about."""
 
 _UNKNOWN = {404: "proxy_not_found"}
 
@@ -71,16 +75,25 @@ class ProxyView(View):
         check_identity(namespace, name)
         spec: dict[str, Any] = json_object(request)
         actor, now = caller(request).name, timezone.now()
-        there = queries.proxy(namespace, name)
-        if there is None or there.deletion_requested_at is not None:
-            return _show(fleet.declare(namespace, name, spec, actor=actor, now=now), status=201)
-        return _show(fleet.update(there.pk, spec, actor=actor, now=now))
+        for _ in range(PUT_ATTEMPTS - 1):
+            try:
+                return _put(namespace, name, spec, actor, now)
+            except (fleet.NameTaken, fleet.NotAllowed, Proxy.DoesNotExist):
+                continue  # someone else declared it, or had it deleted, since we looked
+        return _put(namespace, name, spec, actor, now)
 
     @call("deleteProxy", answers={202: ProxyInDetail}, problems=_UNKNOWN)
     def delete(self, request: Request, namespace: str, name: str) -> Response:
         """Ask for the proxy to go. It is leased no more, drained, and gone once its instance is."""
         there = _find(namespace, name)
         return _show(fleet.request_deletion(there.pk, actor=caller(request).name, now=timezone.now()), status=202)
+
+
+def _put(namespace: str, name: str, spec: dict[str, Any], actor: str, now: datetime) -> Response:
+    there = queries.proxy(namespace, name)
+    if there is None or there.deletion_requested_at is not None:
+        return _show(fleet.declare(namespace, name, spec, actor=actor, now=now), status=201)
+    return _show(fleet.update(there.pk, spec, actor=actor, now=now))
 
 
 def _find(namespace: str, name: str) -> Proxy:
