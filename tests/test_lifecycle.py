@@ -332,7 +332,7 @@ SETTINGS = configure(
 )
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)  # in one around all schedules, PostgreSQL could reuse no row's space
 @pytest.mark.timeout(1200)
 def test_random_schedules(request: pytest.FixtureRequest) -> None:
     schedules = request.config.getoption("--schedules")
