@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import DisallowedHost, RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
@@ -69,7 +69,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """For Django's ``handler400``: what was refused before it came to a view, as for a Host that is not ours."""
     if not request.path.startswith(PREFIX):
         return defaults.bad_request(request, exception)
-    return problem(400, "invalid_request", "The request can't be accepted as it is.")
+    return _suspicious(exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -106,12 +106,18 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> JsonResp
         case RequestDataTooBig():
             return _of_framework(PayloadTooLarge())
         case SuspiciousOperation():
-            return problem(400, "invalid_request", "The request can't be accepted as it is.")
+            return _suspicious(error)
         case Http404():
             return problem(404, "not_found", "There is nothing here.")
         case exceptions.APIException():
             return _of_framework(error)
     return None
+
+
+def _suspicious(error: Exception) -> JsonResponse:
+    if isinstance(error, DisallowedHost):
+        return problem(400, "invalid_request", "The Host header is none of PROXYFLEET_ALLOWED_HOSTS.")
+    return problem(400, "invalid_request", "The request can't be accepted as it is.")
 
 
 def _no_proxy(error: NoProxyAvailable) -> JsonResponse:

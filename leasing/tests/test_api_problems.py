@@ -14,6 +14,7 @@ from leasing.tests.api import Answer, Api
 def test_a_host_that_is_not_ours_is_a_problem(path: str) -> None:
     answer = Answer(Client(SERVER_NAME="elsewhere.example").get(path))
     assert (answer.status, answer.code) == (400, "invalid_request")
+    assert "PROXYFLEET_ALLOWED_HOSTS" in answer.body["detail"]
 
 
 def test_outside_of_the_api_it_is_a_page() -> None:

@@ -25,11 +25,19 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``host:port``, ``[::1]:port``, or ``:port`` for every IPv4 interface. Raises ValueError."""
+        """Read ``host:port``, ``[::1]:port``, or ``:port`` for every IPv4 interface. Raises ValueError.
+
+        The name of a host is resolved here: servers that listen take addresses only.
+        """
         found = _ADDRESS.fullmatch(text)
         if found is None or not 0 < int(found["port"]) < 1 << 16:
             raise ValueError(f"{text!r} is not an address like 127.0.0.1:8090, [::1]:8090 or :8090")
-        return cls(found["v6"] or found["host"] or "0.0.0.0", int(found["port"]))  # noqa: S104 - asked for by the operator
+        host = found["v6"] or found["host"] or "0.0.0.0"  # noqa: S104 - asked for by the operator
+        try:
+            *_, (address, *_) = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
+        except (OSError, UnicodeError) as error:
+            raise ValueError(f"{text!r} names no host of this machine: {error}") from None
+        return cls(str(address), int(found["port"]))
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

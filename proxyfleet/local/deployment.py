@@ -16,7 +16,7 @@ from proxyfleet.local import firstrun
 from proxyfleet.local.addresses import Address, free_port, internet_reachable
 from proxyfleet.local.errors import LocalError
 from proxyfleet.local.folders import private_folder
-from proxyfleet.local.postgres import Postgres
+from proxyfleet.local.postgres import Postgres, forget_other_servers
 from proxyfleet.local.processes import Program
 from proxyfleet.local.programs import programs
 from proxyfleet.local.target import Certificates
@@ -33,6 +33,7 @@ def deployment(var: Path) -> list[Program]:
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     os.environ["PYTHONUNBUFFERED"] = "1"
+    os.environ["DJANGO_SETTINGS_MODULE"] = "proxyfleet.settings"  # a shell may name those of another project
     os.environ.setdefault("PYTHONWARNINGS", "ignore:You're running the worker with superuser privileges")
     os.environ.setdefault("PROXYFLEET_STATE_DIR", str(var))
     os.environ.setdefault("PROXYFLEET_HTTPS", "false")
@@ -71,6 +72,8 @@ def _free_address(text: str) -> Address:
 
 def _servers(var: Path) -> list[Program]:
     started: list[Program] = []
+    if "PROXYFLEET_DATABASE_URL" not in os.environ:
+        forget_other_servers(os.environ)
     for variable, server in (("PROXYFLEET_DATABASE_URL", Postgres), ("PROXYFLEET_BROKER_URL", Valkey)):
         if variable not in os.environ:
             ours = server(var)

@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import signal
 import urllib.parse
+from collections.abc import MutableMapping
 from pathlib import Path
 
 from proxyfleet.local.account import Account, unprivileged_account
@@ -121,6 +122,12 @@ class Postgres:
                 shutil.copytree(folder, partial / folder.name, dirs_exist_ok=True)
             partial.rename(copied)
         return str(copied / installed.name / "pginstall" / "bin" / name)
+
+
+def forget_other_servers(environment: MutableMapping[str, str]) -> None:
+    """Drop ``PGSERVICE``, ``PGOPTIONS`` and their like: what a shell tells libpq of other servers, and ours fails by."""
+    for name in [name for name in environment if name.startswith("PG")]:
+        del environment[name]
 
 
 def _installation() -> Path:

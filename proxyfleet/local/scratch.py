@@ -8,6 +8,7 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from proxyfleet.local.postgres import forget_other_servers
 from proxyfleet.local.servers import LocalServers
 
 SERVERS = ("PROXYFLEET_DATABASE_URL", "PROXYFLEET_BROKER_URL")
@@ -27,6 +28,7 @@ def scratch_deployment(environment: MutableMapping[str, str]) -> Iterator[None]:
         tempfile.TemporaryDirectory(prefix="proxyfleet-scratch-") as folder,
         LocalServers(Path(folder), throwaway=True) as servers,
     ):
+        forget_other_servers(environment)
         environment.setdefault("PROXYFLEET_STATE_DIR", folder)
         environment["PROXYFLEET_DATABASE_URL"] = servers.database_url
         environment["PROXYFLEET_BROKER_URL"] = servers.broker_url

@@ -211,4 +211,7 @@ class Supervisor:
 
 
 def _ending(status: int) -> str:
-    return f"ended with status {status}" if status >= 0 else f"was killed by {signal.Signals(-status).name}"
+    if status >= 0:
+        return f"ended with status {status}"
+    name = next((known.name for known in signal.Signals if known == -status), f"signal {-status}")
+    return f"was killed by {name}"

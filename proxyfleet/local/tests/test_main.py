@@ -111,3 +111,11 @@ def test_exec_gives_a_command_servers_of_its_own_and_returns_its_status() -> Non
     assert done.returncode == 7
     assert done.stdout.startswith("postgresql://")
     assert done.stdout.strip() != os.environ["PROXYFLEET_DATABASE_URL"]
+
+
+def test_what_a_shell_says_of_other_databases_is_not_for_ours() -> None:
+    environment = {"PROXYFLEET_DATABASE_URL": "", "PROXYFLEET_BROKER_URL": "", "PGSERVICE": "x", "PGOPTIONS": "-c x=y"}
+    done = run("exec", sys.executable, "manage.py", "migrate", "--check", environment=environment)
+    assert "service" not in done.stderr
+    assert "unrecognized configuration parameter" not in done.stderr
+    assert done.returncode == 1  # nothing is migrated yet, which it found out from the database

@@ -155,6 +155,17 @@ def test_restarts_what_dies_after_killing_what_it_left(supervise: Supervise) -> 
     assert supervised.stop() == 0
 
 
+def test_a_signal_without_a_name_is_borne(supervise: Supervise) -> None:
+    number = signal.SIGRTMIN + 1
+    supervised = supervise(shell("web", "echo pids $$; exec sleep 1000"))
+    supervised.wait_for_line("ready")
+    supervised.wait_for_line("pids")
+    os.kill(supervised.pids("pids")[0], number)
+    supervised.wait_for_line(f"web | was killed by signal {number:d}; starting it again in 1 s")
+    supervised.wait_for_line("pids", times=2)
+    assert supervised.stop() == 0
+
+
 def test_gives_up_when_a_program_fails_before_it_is_ready(supervise: Supervise) -> None:
     supervised = supervise({"name": "database", "argv": SLEEP}, shell("migrate", "echo broken; exit 3", once=True))
     assert supervised.process.wait(DEADLINE) == 1
