@@ -125,7 +125,7 @@ class Postgres:
 
 
 def forget_other_servers(environment: MutableMapping[str, str]) -> None:
-    """Drop ``PGSERVICE``, ``PGOPTIONS`` and their like: what a shell tells libpq of other servers, and ours fails by."""
+    """Drop ``PGSERVICE``, ``PGOPTIONS`` and their like: they tell libpq of other servers, and ours fails by them."""
     for name in [name for name in environment if name.startswith("PG")]:
         del environment[name]
 
