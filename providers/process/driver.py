@@ -32,9 +32,9 @@ from providers.errors import (
 )
 from providers.instances import Instance, InstanceList, InstanceRequest, InstanceState, TargetCheck
 from providers.process.addresses import Endpoint, choose_endpoint
-from providers.process.folder import Busy, InstanceFolder, Record, locked, make_private
+from providers.process.folder import Busy, InstanceFolder, Record, Unreadable, locked, make_private
 from providers.process.launch import launching
-from providers.process.liveness import END_SECONDS, MARK, end, leader_of
+from providers.process.liveness import END_SECONDS, MARK, end, end_marked, leader_of
 from providers.process.processes import Process, find_process
 from providers.profiles import PROFILES
 from providers.registry import entry_of
@@ -93,7 +93,11 @@ class ProcessProvider:
 
     def delete(self, provider_id: str) -> None:
         with _translated():
-            found = self._find(provider_id)
+            try:
+                found = self._find(provider_id)
+            except Unreadable:
+                self._clear_damaged(self._folder_of(provider_id))
+                return
             if found is not None:
                 folder, record = found
                 self._clear(folder, record.token, deadline=self._deadline())
@@ -106,7 +110,7 @@ class ProcessProvider:
                     continue
                 try:
                     instance = self._look(folder)
-                except Unavailable:
+                except (Unavailable, Unreadable):
                     unreadable.append(folder.path.name)
                     continue
                 if instance:
@@ -139,14 +143,16 @@ class ProcessProvider:
         """The instance of exactly this providerID, when there is a record of it, alive or not."""
         if entry_of(provider_id) != self._entry:
             raise InvalidRequest(f"{provider_id} was not made by provider {self._entry!r}")
-        name, _, token = provider_id.removeprefix(f"{self._entry}://").partition("/")
-        if not self._our_name.fullmatch(name):
+        folder, token = self._folder_of(provider_id), provider_id.rpartition("/")[2]
+        if not self._our_name.fullmatch(folder.path.name):
             return None
-        folder = InstanceFolder(self._root / name)
         record = folder.read()
         if record is None or record.token != token or not self._is_ours(record):
             return None
         return folder, record
+
+    def _folder_of(self, provider_id: str) -> InstanceFolder:
+        return InstanceFolder(self._root / provider_id.removeprefix(f"{self._entry}://").partition("/")[0])
 
     def _folders(self) -> Iterator[InstanceFolder]:
         if self._root.is_dir():
@@ -211,7 +217,7 @@ class ProcessProvider:
         for folder in self._folders():
             try:
                 record = folder.read()
-            except Unavailable:
+            except (Unavailable, Unreadable):
                 continue
             if record:
                 endpoints.add((record.address, record.port))
@@ -244,6 +250,12 @@ class ProcessProvider:
                 return True
         except FileNotFoundError:
             return False
+
+    def _clear_damaged(self, folder: InstanceFolder) -> None:
+        """End an instance whose record is damaged by the mark on its processes, and remove its folder."""
+        with suppress(FileNotFoundError), locked(folder.path, deadline=self._deadline()):
+            end_marked(folder.path.name)
+            folder.remove()
 
     def _instance(self, record: Record, process: Process) -> Instance:
         return Instance(

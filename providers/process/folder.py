@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
-from providers.errors import Unavailable
+from providers.errors import Misconfigured, Unavailable
 from providers.instances import Identity
 
 LOCK_POLL_SECONDS = 0.02
@@ -87,14 +87,16 @@ class InstanceFolder:
         return self.path / "identity.json"
 
     def read(self) -> Record | None:
-        """Raises Unavailable when there is a record that can't be read: that says nothing about the instance."""
+        """Raises Unavailable or Unreadable when there is a record that can't be read: the instance may live on."""
         try:
             return Record.from_json(self._identity_file.read_text())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise Unavailable(
-                f"the identity of {self.path.name} can't be read", detail=f"{self._identity_file}: {error!r}"
+        except OSError as error:
+            raise Unavailable(f"the identity of {self.path.name} can't be read", detail=str(error)) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unreadable(
+                f"the identity of {self.path.name} is damaged", detail=f"{self._identity_file}: {error!r}"
             ) from error
 
     def write(self, record: Record) -> None:
@@ -137,6 +139,10 @@ def make_private(path: Path) -> None:
     if not path.is_dir():
         make_private(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
+
+
+class Unreadable(Misconfigured):
+    """The record is there and damaged. We write it all or nothing, so only a person can restore it."""
 
 
 class Busy(Unavailable):

@@ -51,6 +51,12 @@ def group_members(group: int) -> list[Process]:
     return [process for process in everyone if process.group == group and not process.is_zombie]
 
 
+def processes_with(variable: bytes) -> list[Process]:
+    """The living processes that were started with ``variable`` (``NAME=value``); none where that can't be read."""
+    everyone = _walk_proc() if _has_proc() else ()
+    return [process for process in everyone if not process.is_zombie and environment_has(process.pid, variable)]
+
+
 def environment_has(pid: int, variable: bytes) -> bool:
     """Whether the process was started with ``variable`` (``NAME=value``); False where that can't be read."""
     try:

@@ -69,8 +69,13 @@ class Settle:
 class Stumble:
     """A provider call failed: say so where it matters, and try again later."""
 
-    phase: Phase
+    meanwhile: Settle
+    """How it stands until the error has lasted."""
     error: ProviderError
+
+    @property
+    def phase(self) -> Phase:
+        return self.meanwhile.phase
 
 
 Action = Release | Drain | DeleteInstance | SweepStrays | CreateInstance | ForgetInstance | Settle | Stumble

@@ -74,7 +74,7 @@ def decide(s: Snapshot, observation: Observation, now: datetime) -> Action:
                 Phase.PROVISIONING, "InstanceLost", "The instance is gone; another is made.", lost=True
             )
         case Unreadable(error):
-            return Stumble(Phase.FAILED if isinstance(error, PermanentError) else _carry_on(s, None).phase, error)
+            return Stumble(_carry_on(s, None), error)
         case Seen(instance):
             return _follow(s, instance, now)
 
@@ -111,7 +111,7 @@ def _remove(s: Snapshot, observation: Observation, now: datetime, phase: Phase, 
             steady = s.phase is phase
             return Settle(phase, s.reason if steady else reason, s.message if steady else message, _until_retry(s, now))
         case Unreadable(error) if not isinstance(error, PermanentError | Blocked):
-            return Stumble(phase, error)
+            return Stumble(Settle(phase, reason, message), error)
         case Seen(instance) if instance.state is InstanceState.DELETING:
             return Settle(phase, reason, message, s.poll)
     # Also when `get` failed for good: delete is idempotent and can finish where get cannot.

@@ -237,23 +237,15 @@ def _stumble(s: Snapshot, action: Action, error: ProviderError, now: datetime, j
             )
     columns["phase"] = phase
     lasting = not isinstance(error, Unavailable) or now - error_since >= ERROR_GRACE
-    if phase in (Phase.READY, Phase.UNHEALTHY):
-        if phase is not s.phase:
-            columns |= _judged(s, phase)
-    elif lasting:
+    if lasting and phase not in (Phase.READY, Phase.UNHEALTHY):
         columns |= {"reason": error.reason, "message": str(error)}
+    elif phase is not s.phase and isinstance(action, Stumble):
+        columns |= {"reason": action.meanwhile.reason, "message": action.meanwhile.message}
     if lasting:
         provisioned = Condition("Provisioned", "Unknown", error.reason, str(error))
         if s.known_error != (error.reason, str(error)):
             notes = (Note("ProviderError", error.reason, str(error)),)
     return Change(columns, notes=notes, provisioned=provisioned, next_reconcile_at=columns["retry_at"])
-
-
-def _judged(s: Snapshot, phase: Phase) -> dict[str, Any]:
-    """What health says of the phase that it moved the proxy to, while the provider can't be asked."""
-    if phase is Phase.UNHEALTHY:
-        return {"reason": s.outcome or "ProbeFailed", "message": s.health_message}
-    return {"reason": "ProbeSucceeded", "message": ""}
 
 
 def _provisioned(address: Address | None, reason: str, message: str, *, external: bool = False) -> Condition:

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from providers.config import load_providers_config
+from providers.errors import ProviderError
 from providers.process import driver as process_provider
 from providers.registry import Providers
 from proxyfleet.conf import Settings, settings
@@ -57,8 +58,13 @@ def stop_instances() -> None:
     for name in providers.names():
         if providers.entry(name).type == "process":
             provider = providers.get(name)
-            for instance in provider.list():
-                provider.delete(instance.provider_id)
+            listed = provider.list()
+            damaged = [f"{name}://{instance_name}/damaged" for instance_name in listed.unreachable]
+            for provider_id in [*(instance.provider_id for instance in listed), *damaged]:
+                try:
+                    provider.delete(provider_id)
+                except ProviderError as error:
+                    sys.stderr.write(f"{provider_id} may run on: {error.detail}\n")
 
 
 def _free_address(text: str) -> Address:

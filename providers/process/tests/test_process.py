@@ -241,11 +241,21 @@ class TestState:
         path = identity_file(root, instance)
         good = path.read_text()
         path.write_text(good[:40])
-        with pytest.raises(Unavailable):
+        with pytest.raises(Misconfigured, match="is damaged"):
             provider.get(instance.provider_id)
         assert provider.list().unreachable == (instance.identity.instance_name,)
         path.write_text(good)
         assert provider.get(instance.provider_id).state is InstanceState.RUNNING
+
+    def test_what_has_a_damaged_identity_can_be_deleted(self, provider: ProcessProvider, root: Path) -> None:
+        instance, other = provider.create(make_request()), provider.create(make_request())
+        identity_file(root, instance).write_text("")
+        provider.delete(instance.provider_id)
+        assert not processes_of(instance.identity.instance_name)
+        assert provider.list().unreachable == ()
+        with pytest.raises(InstanceNotFound):
+            provider.get(instance.provider_id)
+        assert provider.get(other.provider_id).state is InstanceState.RUNNING
 
     def test_a_broken_identity_harms_no_other_create(self, provider: ProcessProvider, root: Path) -> None:
         broken = provider.create(make_request())

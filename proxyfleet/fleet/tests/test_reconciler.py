@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -269,6 +270,24 @@ def test_transient_errors_change_nothing_until_they_last(world: World) -> None:
     proxy = world.settle(proxy, rounds=80)
     assert proxy.conditions[0]["status"] == "True"
     assert proxy.error_since is None
+
+
+@pytest.mark.parametrize(
+    ("ask", "shown"),
+    [
+        (operations.replace, ("Replacing", "InstanceObsolete")),
+        (operations.request_deletion, ("Terminating", "DeletingInstance")),
+    ],
+)
+def test_until_an_error_lasts_a_phase_says_why_it_is(
+    world: World, ask: Callable[..., Proxy], shown: tuple[str, str]
+) -> None:
+    proxy = world.ready(world.declare())
+    world.backend.unreachable_zones.add("memory")
+    ask(proxy.pk, actor="test", now=world.now)
+    world.run()
+    after = world.read(proxy)
+    assert (after.phase, after.reason) == shown
 
 
 def test_the_backend_may_ask_for_more_patience(world: World) -> None:
