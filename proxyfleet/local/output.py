@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Collection, Iterable
 from typing import IO
 
@@ -17,7 +18,9 @@ class Output:
     def __init__(self, stream: IO[bytes], names: Iterable[str], *, plain: Collection[str] = ()) -> None:
         """``plain`` are the names whose lines are printed as they are."""
         self._stream = stream
-        self.reader_is_gone = False
+        self._refused = False
+        self._hangup = select.poll()
+        self._hangup.register(stream, 0)  # that a terminal was closed, or a pipe has no reader, is told unasked
         names = list(names)
         width = max(map(len, names), default=0)
         coloured = stream.isatty() and not os.environ.get("NO_COLOR")
@@ -27,6 +30,11 @@ class Output:
                 self._prefixes[name] = f"\x1b[{COLOURS[place % len(COLOURS)]}m{name:<{width}} |\x1b[0m ".encode()
         self._prefixes |= dict.fromkeys(plain, b"")
 
+    @property
+    def reader_is_gone(self) -> bool:
+        """Is there nobody left who could read, be it that nothing was printed since?"""
+        return self._refused or bool(self._hangup.poll(0))
+
     def say(self, name: str, text: str) -> None:
         self.print(name, [text.encode()])
 
@@ -35,7 +43,7 @@ class Output:
             self._stream.writelines(self._prefixes[name] + line + b"\n" for line in lines)
             self._stream.flush()
         except OSError:  # `make run | head`, or the terminal was closed
-            self.reader_is_gone = True
+            self._refused = True
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 

@@ -19,6 +19,9 @@ from proxyfleet.local.output import Lines, Output
 from proxyfleet.local.processes import Child, Guard, Program
 
 READY_SECONDS = 60
+WATCH_SECONDS = 1.0
+"""How often we look whether anybody is left that we run for."""
+
 FIRST_RESTART_SECONDS = 1.0
 LAST_RESTART_SECONDS = 30.0
 STEADY_SECONDS = 60
@@ -60,10 +63,16 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._stop_requested_at: float | None = None
         self._impatient = False
+        self._parent = os.getppid()
 
     @property
     def _stopping(self) -> bool:
-        return self._stop_requested_at is not None or self._output.reader_is_gone
+        return self._stop_requested_at is not None or self._output.reader_is_gone or self._make_is_gone
+
+    @property
+    def _make_is_gone(self) -> bool:
+        """Was the ``make`` killed that a person would interrupt? Any other parent may leave us to ourselves."""
+        return "MAKELEVEL" in os.environ and os.getppid() != self._parent
 
     def run(self) -> None:
         """Returns after an orderly stop. Raises LocalError, after stopping all, when a program does not come up."""
@@ -73,7 +82,7 @@ class Supervisor:
                     if not self._stopping:
                         self._bring_up(program)
                 while not self._stopping:
-                    self._turn()
+                    self._turn(WATCH_SECONDS)
             finally:
                 self._stop_requested_at = self._stop_requested_at or time.monotonic()
                 self._services = [service for service in self._services if service.restart_at is None]
@@ -110,13 +119,12 @@ class Supervisor:
         os.set_blocking(service.pipe.fileno(), False)
         self._selector.register(service.pipe, selectors.EVENT_READ, partial(self._pass_on, service))
 
-    def _turn(self, seconds: float | None = None) -> None:
+    def _turn(self, seconds: float) -> None:
         """Wait for something to happen, at most ``seconds``, and deal with it."""
         restarts = [
             service.restart_at - time.monotonic() for service in self._services if service.restart_at is not None
         ]
-        timeout = min((wait for wait in (seconds, *restarts) if wait is not None), default=None)
-        for key, _ in self._selector.select(timeout):
+        for key, _ in self._selector.select(min([seconds, *restarts])):
             key.data()
         for service in list(self._services):
             if service.restart_at is not None:

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import psutil
 import pytest
 
 from proxyfleet.local.supervisor import DOUBLED_SIGNAL_SECONDS
@@ -191,3 +192,36 @@ def test_stops_when_nobody_reads_its_output() -> None:
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=DEADLINE, check=True)
     assert len(done.stdout.splitlines()) == 3
     assert done.stderr == ""
+
+
+def pid_in(lines: Iterable[str]) -> int:
+    return next(int(line.split()[-1]) for line in lines if "pid" in line)
+
+
+def test_stops_when_its_terminal_is_closed() -> None:
+    """The signal goes to the terminal's first process alone, which may be a `make` that keeps it to itself."""
+    ours, theirs = os.openpty()
+    programs = json.dumps([shell("web", "echo pid $$; exec sleep 1000")])
+    command = [sys.executable, "-m", "proxyfleet.local.tests.supervise", programs]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, start_new_session=True) as supervisor:
+        os.close(theirs)
+        with os.fdopen(ours) as terminal:
+            pid = pid_in([terminal.readline(), terminal.readline()])  # the other one is ours: ready
+        assert supervisor.wait(DEADLINE) == 0
+    assert not is_alive(pid)
+
+
+def test_stops_when_the_make_that_runs_it_is_killed(tmp_path: Path) -> None:
+    programs = json.dumps([shell("web", "echo pid $$; exec sleep 1000")])
+    makefile = f'run:\n\t@exec {sys.executable} -m proxyfleet.local.tests.supervise "$$PROGRAMS"\n'
+    (tmp_path / "Makefile").write_text(makefile)
+    command = ["make", "-f", str(tmp_path / "Makefile")]
+    with subprocess.Popen(
+        command, env=os.environ | {"PROGRAMS": programs}, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as make:
+        assert make.stdout is not None
+        pid = pid_in(make.stdout)
+        [supervisor] = psutil.Process(make.pid).children()
+        make.kill()
+        wait_for(lambda: not is_alive(supervisor.pid), "the end of the supervisor")
+    assert not is_alive(pid)
