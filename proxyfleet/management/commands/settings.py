@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -48,8 +49,16 @@ def _written(value: Any) -> str:
 
 
 def _kind(field: FieldInfo) -> str:
-    types = {field.annotation, get_origin(field.annotation), *get_args(field.annotation)}
+    types = set(_types(field.annotation))
     return next(kind for type_, kind in KINDS.items() if type_ in types)
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    """All that it is made of: a path may be ``Annotated[Path, …] | None``."""
+    yield annotation
+    yield get_origin(annotation)
+    for part in get_args(annotation):
+        yield from _types(part)
 
 
 def _default(field: FieldInfo) -> str:
