@@ -54,7 +54,7 @@ def _kind(field: FieldInfo) -> str:
 
 
 def _types(annotation: Any) -> Iterator[Any]:
-    """All that an annotation is made of: ``Annotated[Path, …] | None`` is a path."""
+    """All that it is made of: a path may be ``Annotated[Path, …] | None``."""
     yield annotation
     yield get_origin(annotation)
     for part in get_args(annotation):
