@@ -343,6 +343,7 @@ def test_kill_9_leaks_nothing_and_the_next_run_keeps_the_proxies(machine: Machin
 def test_ctrl_c_leaves_nothing_behind_and_the_next_run_is_complete_again(machine: Machine) -> None:
     machine.interrupt()
     assert machine.processes() == {}
+    assert machine.told().rstrip().endswith(f"Stopped; state is kept in {machine.folder / 'var'}.")
     told = machine.start()
     assert "[4/4]" in told
     assert "Leased demo/" in told

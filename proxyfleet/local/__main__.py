@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
@@ -43,6 +44,9 @@ def _run() -> int:
         finally:
             stop_instances()
             remove_runtime_folder(var)
+    with contextlib.suppress(OSError):  # the terminal may be closed
+        sys.stdout.write(f"Stopped; state is kept in {var}.\n")
+        sys.stdout.flush()
     return 0
 
 
