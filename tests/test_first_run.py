@@ -35,9 +35,8 @@ class Machine:
         (folder / ".venv").symlink_to(ROOT / ".venv")
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.address = f"127.0.0.1:{server.getsockname()[1]}"
-        inherited = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PROXYFLEET_", "DJANGO"))
-        }
+        ours = ("PROXYFLEET_", "DJANGO", "MAKE", "MFLAGS")  # pytest's settings, and those of the make that runs it
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.environment = inherited | {"PROXYFLEET_DISCOVERY_ADDR": self.address}
         self.run: subprocess.Popen[bytes] | None = None
 

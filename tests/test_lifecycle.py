@@ -167,7 +167,7 @@ class Fleet(RuleBasedStateMachine):
 
     @rule()
     def release(self) -> None:
-        if lease := Lease.objects.order_by("id").first():
+        if lease := Lease.objects.order_by("created_at", "proxy_id").first():
             endings.release(lease.pk, cause=EndCause.RELEASED, now=self.world.now)
 
     # What the schedule does

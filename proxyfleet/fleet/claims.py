@@ -47,12 +47,12 @@ def claim_next(entry: str, configured: frozenset[str], now: datetime, *, limit: 
             (
                 SELECT id FROM fleet_proxy
                 WHERE {lane} AND claim_token IS NOT NULL AND claim_expires_at <= %(now)s
-                ORDER BY claim_expires_at LIMIT 1 FOR UPDATE SKIP LOCKED
+                ORDER BY claim_expires_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
             ),
             (
                 SELECT id FROM fleet_proxy
                 WHERE {lane} AND claim_token IS NULL AND next_reconcile_at <= %(now)s
-                ORDER BY next_reconcile_at LIMIT 1 FOR UPDATE SKIP LOCKED
+                ORDER BY next_reconcile_at, id LIMIT 1 FOR UPDATE SKIP LOCKED
             )
         )
         AND (
