@@ -60,7 +60,7 @@ def decide(s: Snapshot, observation: Observation, now: datetime) -> Action:
         return _not_configured(s, _left_alone(s))
     if s.provider_id and s.instance_hash != s.desired_hash:
         return _replace(s, observation, now)
-    if s.phase is Phase.FAILED and s.failed_hash == s.desired_hash and s.observed_generation == s.generation:
+    if s.failed_hash == s.desired_hash:
         return Settle(Phase.FAILED, s.reason, s.message)
     if not s.provider_id:
         return _create(s, now)

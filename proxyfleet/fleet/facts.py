@@ -22,7 +22,6 @@ class Snapshot:
     reason: str
     message: str
     generation: int
-    observed_generation: int
 
     deletion_requested_at: datetime | None
     skip_cleanup: bool

@@ -90,7 +90,7 @@ class Proxy(models.Model):
     creating_hash = models.CharField(max_length=16, blank=True, editable=False)
     # The entry that was asked to create it.
     creating_provider = models.CharField(max_length=63, blank=True, editable=False)
-    # The provider said of this hash that it can't work.
+    # The provider said of this hash that it can't work; forgotten when anything about the proxy is changed.
     failed_hash = models.CharField(max_length=16, blank=True, editable=False)
     address = models.CharField(max_length=253, blank=True, editable=False)
     address_port = models.PositiveIntegerField(null=True, editable=False)

@@ -18,7 +18,6 @@ from proxyfleet.fleet import hints
 from proxyfleet.fleet.claims import event_of
 from proxyfleet.fleet.columns import SPEC_COLUMNS
 from proxyfleet.fleet.models import EventKind, Origin, Proxy
-from proxyfleet.fleet.phases import Phase
 from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
 
@@ -132,9 +131,7 @@ def reconcile_now(proxy_id: int, *, now: datetime) -> None:
     with transaction.atomic():
         proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
         _forget_backoff(proxy)
-        if proxy.phase == Phase.FAILED:
-            proxy.failed_hash = ""
-        proxy.save(update_fields=["failed_hash", *_BACKOFF])
+        proxy.save(update_fields=_BACKOFF)
         hints.wake([proxy.pk], now)
 
 
@@ -149,12 +146,12 @@ def _set_cordon(proxy_id: int, actor: str, now: datetime, *, cordoned: bool) -> 
     return proxy
 
 
-_BACKOFF = ("retry_at", "call_errors")
+_BACKOFF = ("retry_at", "call_errors", "failed_hash")
 
 
 def _forget_backoff(proxy: Proxy) -> None:
     """Something changed: what failed before may work now."""
-    proxy.retry_at, proxy.call_errors = None, 0
+    proxy.retry_at, proxy.call_errors, proxy.failed_hash = None, 0, ""
 
 
 def _locked(proxy_id: int) -> Proxy:

@@ -67,7 +67,6 @@ def take_snapshot(
         reason=proxy.reason,
         message=proxy.message,
         generation=proxy.generation,
-        observed_generation=proxy.observed_generation,
         deletion_requested_at=proxy.deletion_requested_at,
         skip_cleanup=proxy.skip_cleanup,
         draining_since=proxy.draining_since,

@@ -245,6 +245,18 @@ def test_a_permanent_error_latches_until_the_spec_changes(world: World, error: I
     assert world.ready(proxy).phase == "Ready"
 
 
+def test_what_failed_for_good_is_not_latched_by_a_passing_error_after_the_spec_changed(world: World) -> None:
+    proxy = world.ready(world.declare())
+    world.backend.faults[Call.GET].append(refuse(InvalidRequest("the host is not configured")))
+    operations.reconcile_now(proxy.pk, now=world.now)
+    assert world.settle(proxy, rounds=2).phase == "Failed"
+    world.backend.unreachable_zones.add("memory")
+    operations.update(proxy.pk, {"provider": "mem", "drainSeconds": 9}, actor="test", now=world.now)
+    world.settle(proxy, rounds=40)
+    world.backend.unreachable_zones.clear()
+    assert world.settle(proxy, rounds=100).phase == "Ready"
+
+
 @pytest.mark.parametrize("error", [QuotaExceeded("no capacity in zone z"), AuthenticationFailed("the key was refused")])
 def test_what_someone_else_must_mend_waits_and_says_so(world: World, error: QuotaExceeded) -> None:
     world.backend.faults[Call.CREATE].extend([refuse(error)] * 3)
