@@ -12,7 +12,6 @@ from providers.tests.memory import Call, Crash, Fault, Life, lose_response, rais
 from proxyfleet.fleet import claims, operations
 from proxyfleet.fleet.models import Proxy, ProxyEvent
 from proxyfleet.fleet.phases import Verdict
-from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.reconciler import reconcile
 from proxyfleet.fleet.tests.world import World
 
@@ -408,15 +407,6 @@ def test_a_change_during_a_run_is_seen_by_the_next(world: World) -> None:
     world.backend.faults[Call.CREATE].append(Fault(after=edit))
     proxy = world.ready(proxy)
     assert proxy.address_port == 8080
-    assert len(world.live(proxy.uid)) == 1
-
-
-def test_leases_end_with_the_instance_and_drain_before_a_replacement(world: World) -> None:
-    proxy = world.ready(world.declare(drainSeconds=60))
-    ports.leases.publish(proxy.pk, leasable=True, max_leases=10)
-    operations.replace(proxy.pk, actor="test", now=world.now)
-    proxy = world.settle(proxy, rounds=3)
-    assert proxy.provider_id != ""
     assert len(world.live(proxy.uid)) == 1
 
 
