@@ -121,7 +121,8 @@ class ApiServer:
 
     def create(self, kind: Kind, manifest: Object) -> Object:
         """Raises AlreadyExists."""
-        return self._call("POST", kind.path(namespace=manifest["metadata"].get("namespace")), body=manifest)
+        body = {"apiVersion": kind.api_version, "kind": kind.name} | manifest
+        return self._call("POST", kind.path(namespace=manifest["metadata"].get("namespace")), body=body)
 
     def replace(self, kind: Kind, manifest: Object) -> Object:
         """Raises Conflict unless ``metadata.resourceVersion`` is the newest."""
