@@ -96,7 +96,8 @@ class Leader:
             self._seen_version, self._seen_at = version, time.monotonic()
         if not lease["spec"].get("holderIdentity"):
             return True
-        return asked_at >= self._seen_at + lease["spec"].get("leaseDurationSeconds", LEASE_SECONDS)
+        duration: int = lease["spec"].get("leaseDurationSeconds", LEASE_SECONDS)
+        return asked_at >= self._seen_at + duration
 
     def _new_lease(self) -> dict[str, Any]:
         return {"metadata": {"name": LEASE_NAME, "namespace": self._namespace}, "spec": {"leaseTransitions": -1}}

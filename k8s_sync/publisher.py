@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from django.db.models import F, QuerySet
 
@@ -39,11 +40,22 @@ REFUSED_REST_SECONDS = 10.0
 class Publisher:
     """Use from one thread."""
 
-    def __init__(self, api: ApiServer, objects: ObjectStore, mirrored: Deliveries, *, identity: str) -> None:
-        """``mirrored`` says which objects the rows do not show yet; ``identity`` names this process in Events."""
+    def __init__(
+        self,
+        api: ApiServer,
+        objects: ObjectStore,
+        mirrored: Deliveries,
+        *,
+        remarks: Callable[[str], Mapping[str, Any]],
+        identity: str,
+    ) -> None:
+        """``mirrored`` says which objects the rows do not show yet, ``remarks`` what to say of an object over what its
+        row does, by the uid. ``identity`` names this process in Events.
+        """
         self._api = api
         self._objects = objects
         self._mirrored = mirrored
+        self._remarks = remarks
         self._identity = identity[:128]
         self._rests_until: dict[str, float] = {}
         """By uid and monotonic clock."""
@@ -73,7 +85,7 @@ class Publisher:
         if obj is None:
             return not self._mirrored.owes(str(row.uid))
         try:
-            wanted = status_of(row)
+            wanted = {**status_of(row), **self._remarks(str(row.uid))}
             if not shows(obj.get("status", {}), wanted):
                 self._patch_status(obj, wanted)
             self._tell_events(obj, events)
