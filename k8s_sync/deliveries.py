@@ -21,16 +21,16 @@ FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
 RESYNC_SECONDS = 300.0
 _EVERYTHING = ""
-"""Stands where a uid does: find out all there is, and owe it."""
+"""Stands where a key does: find out all there is, and owe it."""
 
 
 class Deliveries:
     """What is owed to the handler of one kind. ``run`` in a thread of its own; everything else from any thread.
 
-    The handler gets a uid and its newest object, or None when it is gone. However often an object changes meanwhile, it
-    is delivered once, as it is by then. One whose handler fails stays owed and is tried again, ever more rarely; the
-    others don't wait. After ``resync`` and every ``resync_seconds`` everything is owed anew: what the store holds and
-    what ``known`` returns, the uids that the handler remembers.
+    The handler gets a key of the store and its newest object, or None when it is gone. However often an object changes
+    meanwhile, it is delivered once, as it is by then. One whose handler fails stays owed and is tried again, ever more
+    rarely; the others don't wait. After ``resync`` and every ``resync_seconds`` everything is owed anew: what the store
+    holds and what ``known`` returns, the keys that the handler remembers.
     """
 
     def __init__(
@@ -60,21 +60,21 @@ class Deliveries:
         with self._changed:
             return self._owes_nothing()
 
-    def owes(self, uid: str) -> bool:
+    def owes(self, key: str) -> bool:
         """Whether the handler may not have seen this object as it is now, or is at it."""
         with self._changed:
-            return any(owed in self._due or owed == self._in_hand for owed in (uid, _EVERYTHING))
+            return any(owed in self._due or owed == self._in_hand for owed in (key, _EVERYTHING))
 
     def wait_until_idle(self, timeout: float) -> bool:
         """False when ``timeout`` (seconds) came first."""
         with self._changed:
             return self._changed.wait_for(self._owes_nothing, timeout)
 
-    def add(self, uid: str) -> None:
+    def add(self, key: str) -> None:
         """The object came, changed or went: deliver it at once."""
         with self._changed:
-            self._failures.pop(uid, None)
-            self._owe(uid, time.monotonic())
+            self._failures.pop(key, None)
+            self._owe(key, time.monotonic())
 
     def resync(self) -> None:
         """Deliver everything, now and every ``resync_seconds`` from now on."""
@@ -84,8 +84,8 @@ class Deliveries:
     def run(self) -> None:
         """Returns after ``stop``, once the handler has returned."""
         try:
-            while (uid := self._take()) is not None:
-                self._deliver(uid)
+            while (key := self._take()) is not None:
+                self._deliver(key)
         finally:
             connection.close()
 
@@ -97,9 +97,9 @@ class Deliveries:
     def _owes_nothing(self) -> bool:
         return not self._due and self._in_hand is None
 
-    def _owe(self, uid: str, at: float) -> None:
-        self._due[uid] = at
-        heappush(self._order, (at, uid))
+    def _owe(self, key: str, at: float) -> None:
+        self._due[key] = at
+        heappush(self._order, (at, key))
         self._changed.notify_all()
 
     def _owe_everything(self, now: float) -> None:
@@ -123,28 +123,28 @@ class Deliveries:
                 self._changed.wait(None if wake_at == math.inf else wake_at - now)
         return None
 
-    def _deliver(self, uid: str) -> None:
+    def _deliver(self, key: str) -> None:
         retry_in = None
         try:
             close_old_connections()
-            if uid == _EVERYTHING:
-                for each in {*self._store.uids(), *self._known()}:
+            if key == _EVERYTHING:
+                for each in {*self._store.keys(), *self._known()}:
                     self.add(each)
             else:
-                self._handle(uid, self._store.get(uid))
+                self._handle(key, self._store.get(key))
         except Exception:
             # Whatever it is, a bug or the database being away, must not keep the other objects from their handler.
-            retry_in = self._backoff(uid)
-            logger.exception("%s could not be delivered; the next try is in %.0f s", uid or "A resync", retry_in)
+            retry_in = self._backoff(key)
+            logger.exception("%s could not be delivered; the next try is in %.0f s", key or "A resync", retry_in)
         with self._changed:
             self._in_hand = None
             if retry_in is None:
-                self._failures.pop(uid, None)
-            elif uid not in self._due:
-                self._owe(uid, time.monotonic() + retry_in)
+                self._failures.pop(key, None)
+            elif key not in self._due:
+                self._owe(key, time.monotonic() + retry_in)
             self._changed.notify_all()
 
-    def _backoff(self, uid: str) -> float:
-        failures = self._failures[uid] = self._failures.get(uid, 0) + 1
+    def _backoff(self, key: str) -> float:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
         longest = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2 ** (failures - 1))
         return random.uniform(longest / 2, longest)

@@ -17,13 +17,13 @@ logger = logging.getLogger(__name__)
 FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
 FAILURES_UNTIL_LISTED = 8
-"""A position that fails this often may be one that the server has not reached: it was restored from a backup."""
+"""A position that fails more often in a row may lie ahead of a server that was restored from a backup."""
 
 
 class Reflector:
     """One list and one watch. ``run`` in a thread of its own; everything else from any thread.
 
-    ``changed`` is called with the uid of an object that came, changed or went, ``listed`` after a list, which tells
+    ``changed`` is called with the key of an object that came, changed or went, ``listed`` after a list, which tells
     what there is and not what changed: both after the store knows, and neither may block.
     """
 
@@ -36,9 +36,10 @@ class Reflector:
         listed: Callable[[], None],
         namespace: str | None = None,
         labels: str = "",
+        key: Callable[[Object], str] = uid_of,
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
-        self.store = ObjectStore()
+        self.store = ObjectStore(key)
         self._api = api
         self._kind = kind
         self._changed = changed
@@ -115,17 +116,17 @@ class Reflector:
         if event == "BOOKMARK":
             self._position = str(max(int(self._position), version))
             return
-        uid = uid_of(obj)
-        known = self.store.get(uid)
+        key = self.store.key(obj)
+        known = self.store.get(key)
         if version <= int(self._position):
             self._settle(event, known, version)
             return
         if event == "DELETED":
-            self.store.remove(uid)
+            self.store.remove(key)
         else:
             self.store.put(obj)
         self._position = str(version)
-        self._changed(uid)
+        self._changed(key)
 
     def _settle(self, event: str, known: Object | None, version: int) -> None:
         """An event of the past: dropped when the store knows better, else settled by a list."""

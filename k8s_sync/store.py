@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from k8s_sync.client import Object
 
@@ -19,40 +19,39 @@ def version_of(obj: Object) -> int:
 
 
 class ObjectStore:
-    """Written by one reflector, read by any thread. What is handed out must not be changed.
+    """Written by one reflector, read by any thread. What is handed out must not be changed."""
 
-    The key is the uid: an object deleted and made again under the same name is another one.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, key: Callable[[Object], str] = uid_of) -> None:
+        """By ``key`` an object is known. With the uid, one deleted and made again under the same name is another."""
+        self.key = key
         self._lock = threading.Lock()
         self._objects: dict[str, Object] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def get(self, uid: str) -> Object | None:
+    def get(self, key: str) -> Object | None:
         with self._lock:
-            return self._objects.get(uid)
+            return self._objects.get(key)
 
     def all(self) -> Sequence[Object]:
         with self._lock:
             return list(self._objects.values())
 
-    def uids(self) -> Sequence[str]:
+    def keys(self) -> Sequence[str]:
         with self._lock:
             return list(self._objects)
 
     def put(self, obj: Object) -> None:
         with self._lock:
-            self._objects[uid_of(obj)] = obj
+            self._objects[self.key(obj)] = obj
 
-    def remove(self, uid: str) -> None:
+    def remove(self, key: str) -> None:
         with self._lock:
-            self._objects.pop(uid, None)
+            self._objects.pop(key, None)
 
     def replace(self, objects: Iterable[Object]) -> None:
         """Hold exactly ``objects``."""
-        fresh = {uid_of(obj): obj for obj in objects}
+        fresh = {self.key(obj): obj for obj in objects}
         with self._lock:
             self._objects = fresh
