@@ -34,6 +34,10 @@ class Crew:
         """``work`` again and again; a round that the cluster or the database breaks off is tried again."""
         self.add(name, lambda: self._repeat(seconds, name, work))
 
+    def is_stopping(self, *, wait: float) -> bool:
+        """Known at the latest after ``wait`` seconds."""
+        return self._stopping.wait(wait)
+
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
