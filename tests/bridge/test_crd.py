@@ -77,7 +77,7 @@ def test_the_schema_has_the_patterns_of_the_model() -> None:
     assert crd["endpoint.credentialsSecretRef.name"]["pattern"] == name
     value = crd["attributes"]["additionalProperties"]
     assert rules._ATTRIBUTE_VALUE.pattern == value["pattern"].strip("^$*").replace(
-        "]", r"\ud800-\udfff]{0,%d}" % value["maxLength"]
+        "]", rf"\ud800-\udfff]{{0,{value['maxLength']}}}"
     )
     host = rules._HOST.pattern.removeprefix("(?=.{1,253}$)")
     assert f"^{host}$" in expressions(crd["endpoint.host"])
