@@ -28,7 +28,7 @@ test: browser cluster-tools lint ## Run all checks and tests
 	python -m pytest
 
 test-node: cluster-node-tools ## Run the tests that need pods; takes root on Debian
-	python -m pytest -m node
+	python -m pytest -m node --timeout 300
 
 test-long: browser cluster-tools lint ## Run them with ten times as many random schedules
 	python -m pytest --schedules 10000
