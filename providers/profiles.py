@@ -5,12 +5,24 @@ from __future__ import annotations
 from providers.base import AddressSource, BehaviourProfile, CreateStyle, DeleteStyle, ListConsistency
 
 PROFILES: dict[str, BehaviourProfile] = {
+    "gcp": BehaviourProfile(
+        create=CreateStyle.SUBMITTED,
+        delete=DeleteStyle.SUBMITTED,
+        address=AddressSource.BACKEND,
+        list_consistency=ListConsistency.IMMEDIATE,
+        call_deadline_seconds=45,
+        create_deadline_seconds=60,
+        poll_seconds=5,
+        relist_seconds=60,
+        check_covers="the credentials, the project, the right to list instances, and which zones answer",
+    ),
     "process": BehaviourProfile(
         create=CreateStyle.BLOCKING,
         delete=DeleteStyle.GONE,
         address=AddressSource.BACKEND,
         list_consistency=ListConsistency.IMMEDIATE,
         call_deadline_seconds=20,
+        create_deadline_seconds=20,
         poll_seconds=0.5,
         relist_seconds=1,
         check_covers="the proxy server's command exists and the state folder can be written",
@@ -23,6 +35,7 @@ _UNKNOWN_DRIVER = BehaviourProfile(
     address=AddressSource.BACKEND,
     list_consistency=ListConsistency.EVENTUAL,
     call_deadline_seconds=60,
+    create_deadline_seconds=60,
     poll_seconds=5,
     relist_seconds=60,
     check_covers="nothing: this version ships no such driver",
