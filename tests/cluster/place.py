@@ -92,7 +92,7 @@ def _is_in_use(subnet: str) -> bool:
 
 
 def _mark(process: Process | None) -> str:
-    return f"proxyfleet:{process.pid}:{process.birth}" if process else ""
+    return f"proxyfleet-node:{process.pid}:{process.birth}" if process else ""
 
 
 def _owner(place: Place) -> str | None:
@@ -101,7 +101,7 @@ def _owner(place: Place) -> str | None:
         alias = Path(f"/sys/class/net/{place.bridge}/ifalias").read_text().strip()
     except OSError:
         return None
-    return alias if alias.startswith("proxyfleet:") else None
+    return alias if alias.startswith("proxyfleet-node:") else None
 
 
 def _is_alive(mark: str) -> bool:
