@@ -16,6 +16,7 @@ from threading import Lock
 from typing import ClassVar, TypeVar
 
 from providers.base import AddressSource, BehaviourProfile, CreateStyle, DeleteStyle, ListConsistency
+from providers.checks import CheckReason
 from providers.errors import Conflict, InstanceNotFound, InvalidRequest, ProviderError, Unavailable
 from providers.instances import Identity, Instance, InstanceList, InstanceRequest, InstanceState, TargetCheck
 from providers.registry import entry_of
@@ -281,7 +282,8 @@ class MemoryProvider:
         zones = {machine.zone for machine in self._backend.machines() if machine.entry == self._entry}
         down = self._backend.unreachable_zones
         for zone in sorted(zones | down | {DEFAULT_ZONE}):
-            yield TargetCheck(name=zone, ready=zone not in down, reason="Unreachable" if zone in down else "Healthy")
+            reason = CheckReason.UNREACHABLE if zone in down else CheckReason.HEALTHY
+            yield TargetCheck(name=zone, ready=zone not in down, reason=reason)
 
     def _carry_out(self, call: Call, action: Callable[[], T]) -> T:
         fault = self._backend.next_fault(call)
