@@ -32,6 +32,7 @@ class Driver:
 
 DRIVERS: Mapping[str, Driver] = {
     "process": Driver("providers.process.driver", "ProcessProvider", needs="a POSIX system (Linux, macOS or WSL)"),
+    "kubernetes": Driver("providers.kubernetes.driver", "KubernetesProvider", needs="PyPI's kubernetes"),
 }
 
 
