@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Any
 from uuid import UUID
 
-from providers.instances import Identity, Instance, InstanceRequest
+from providers.instances import Identity, Instance, InstanceRequest, InstanceState
 from providers.kubernetes.states import state_of
 
 Object = dict[str, Any]
@@ -141,7 +141,7 @@ def instance_of(pod: Object, identity: Identity, *, entry: str) -> Instance:
         identity=identity,
         state=state,
         created_at=datetime.fromisoformat(pod["metadata"]["creationTimestamp"]),
-        address=next(_addresses(pod), None),
+        address=next(_addresses(pod), None) if state is InstanceState.RUNNING else None,
         message=message,
     )
 

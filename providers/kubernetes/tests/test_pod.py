@@ -39,6 +39,9 @@ def test_no_name_of_an_image(name: str) -> None:
 def test_the_address_is_one_that_clients_can_use(reported: list[str], address: str | None) -> None:
     pod = {
         "metadata": {"namespace": "ns", "name": "pod", "uid": "uid", "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "status": {"podIPs": [{"ip": ip} for ip in reported]},
+        "status": {
+            "podIPs": [{"ip": ip} for ip in reported],
+            "containerStatuses": [{"state": {"running": {}}, "started": True}],
+        },
     }
     assert instance_of(pod, make_request().identity, entry="in-cluster").address == address
