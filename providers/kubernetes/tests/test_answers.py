@@ -110,9 +110,9 @@ def test_silence_ends_at_the_deadline(answering: Answering, monkeypatch: pytest.
         provider.create(make_request())
 
 
-def test_a_closed_port_is_unreachable(answering: Answering) -> None:
+def test_a_closed_port_is_unreachable(answering: Answering, tmp_path: Path) -> None:
     provider = answering()
-    kubeconfig = Path(provider._block.kubeconfig_file or "")
+    kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(re.sub(r"127.0.0.1:\d+", "127.0.0.1:1", kubeconfig.read_text()))
     assert [(target.ready, target.reason) for target in provider.check()] == [(False, "Unreachable")]
     with pytest.raises(Unavailable, match="can't be reached"):

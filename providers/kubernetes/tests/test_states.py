@@ -62,13 +62,21 @@ NO_SUCH_IMAGE = 'Back-off pulling image "nowhere/squid:1": ErrImagePull: not fou
         ),
         (container(running={}), "provisioning", "Squid does not listen yet."),
         (container(running={}, started=True), "running", ""),
-        (container(**OOM), "provisioning", "Squid ended and is started again: OOMKilled (exit code 137)"),
+        (
+            container(terminated=OOM["terminated"]),
+            "provisioning",
+            "Squid ended and is started again: OOMKilled (exit code 137)",
+        ),
         (
             {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
             "failed",
             "Evicted: The node was low on resource: memory.",
         ),
-        (container(**OOM) | {"phase": "Failed"}, "failed", "Squid failed: OOMKilled (exit code 137)"),
+        (
+            container(terminated=OOM["terminated"]) | {"phase": "Failed"},
+            "failed",
+            "Squid failed: OOMKilled (exit code 137)",
+        ),
         ({"phase": "Succeeded"}, "stopped", "Squid ended"),
     ],
 )
