@@ -27,6 +27,17 @@ PROFILES: dict[str, BehaviourProfile] = {
         relist_seconds=1,
         check_covers="the proxy server's command exists and the state folder can be written",
     ),
+    "kubernetes": BehaviourProfile(
+        create=CreateStyle.SUBMITTED,
+        delete=DeleteStyle.SUBMITTED,
+        address=AddressSource.BACKEND,
+        list_consistency=ListConsistency.IMMEDIATE,
+        call_deadline_seconds=15,
+        create_deadline_seconds=15,
+        poll_seconds=1,
+        relist_seconds=10,
+        check_covers="pods may be listed, read, deleted and (by a dry run, through admission and quota) created",
+    ),
 }
 
 _UNKNOWN_DRIVER = BehaviourProfile(

@@ -13,6 +13,7 @@ from google.cloud.compute_v1.types import Warning as ScopeWarning
 
 from providers.base import BehaviourProfile
 from providers.blocks import GcpBlock
+from providers.checks import CheckReason, reason_of
 from providers.errors import Conflict, InstanceNotFound, InvalidRequest, ProviderError, Unavailable
 from providers.gcp import mapping
 from providers.gcp.calls import Compute, Deadline
@@ -113,9 +114,9 @@ class GcpProvider:
         except ProviderError as error:
             yield TargetCheck(project, ready=False, reason=_finding(error), message=str(error))
             return
-        yield TargetCheck(project, ready=True, reason="Healthy")
+        yield TargetCheck(project, ready=True, reason=CheckReason.HEALTHY)
         for zone in sorted(_unreachable(page)):
-            yield TargetCheck(zone, ready=False, reason="Unreachable", message="the zone does not answer")
+            yield TargetCheck(zone, ready=False, reason=CheckReason.UNREACHABLE, message="the zone does not answer")
 
     @property
     def _filter(self) -> str:
@@ -167,13 +168,13 @@ def _unreachable(page: InstanceAggregatedList) -> set[str]:
     return {scope.rpartition("/")[2] for scope in scopes}
 
 
-def _finding(error: ProviderError) -> str:
+def _finding(error: ProviderError) -> CheckReason:
     """The reason of ProviderHealth that stands for an error of a check."""
     match error:
         case NoAnswer(finding=finding):
-            return finding
+            return CheckReason(finding)
         case Unavailable():
-            return "Timeout"
+            return CheckReason.TIMEOUT
         case InvalidRequest():
-            return "Misconfigured"
-    return error.reason
+            return CheckReason.MISCONFIGURED
+    return reason_of(error)
