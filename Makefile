@@ -24,14 +24,16 @@ help: ## Show this list
 run: $(LOCAL) ## Run everything on this machine until Ctrl-C; state is kept in var/
 	@exec python -m proxyfleet.local run
 
+PYTEST := python -m pytest -n logical --dist worksteal
+
 test: browser cluster-tools lint ## Run all checks and tests
-	python -m pytest
+	$(PYTEST)
 
 test-node: cluster-node-tools ## Run the tests that need pods; takes root on Debian
-	python -m pytest -m node
+	python -m pytest -m node --timeout 300
 
 test-long: browser cluster-tools lint ## Run them with ten times as many random schedules
-	python -m pytest --schedules 10000
+	$(PYTEST) --schedules 10000
 
 lint: $(DEV) ## Run the checks only
 	ruff check

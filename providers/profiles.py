@@ -5,6 +5,17 @@ from __future__ import annotations
 from providers.base import AddressSource, BehaviourProfile, CreateStyle, DeleteStyle, ListConsistency
 
 PROFILES: dict[str, BehaviourProfile] = {
+    "gcp": BehaviourProfile(
+        create=CreateStyle.SUBMITTED,
+        delete=DeleteStyle.SUBMITTED,
+        address=AddressSource.BACKEND,
+        list_consistency=ListConsistency.IMMEDIATE,
+        call_deadline_seconds=45,
+        create_deadline_seconds=60,
+        poll_seconds=5,
+        relist_seconds=60,
+        check_covers="the credentials, the project, the right to list instances, and which zones answer",
+    ),
     "process": BehaviourProfile(
         create=CreateStyle.BLOCKING,
         delete=DeleteStyle.GONE,

@@ -31,6 +31,7 @@ class Driver:
 
 
 DRIVERS: Mapping[str, Driver] = {
+    "gcp": Driver("providers.gcp.driver", "GcpProvider", needs="the google-cloud-compute package"),
     "process": Driver("providers.process.driver", "ProcessProvider", needs="a POSIX system (Linux, macOS or WSL)"),
     "kubernetes": Driver("providers.kubernetes.driver", "KubernetesProvider", needs="PyPI's kubernetes"),
 }

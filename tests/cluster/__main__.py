@@ -6,6 +6,7 @@ import argparse
 import shutil
 import signal
 import sys
+from pathlib import Path
 
 from proxyfleet.local.folders import private_folder
 from tests.cluster import binaries, node, pki, programs
@@ -15,10 +16,9 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.node import ROOT, Node
 from tests.cluster.output import say
 
-FOLDER = ROOT / "var" / "cluster"
-API_SERVER = Daemon("API server", FOLDER)
-NODE = Daemon("node", FOLDER)
-KUBECONFIG = pki.Pki(FOLDER / "pki").kubeconfig(pki.ADMIN)
+STATE = ROOT / "var" / "cluster"
+API_SERVER = "api-server"
+NODE = "node"
 
 VERBS = {
     "build": "get etcd, kube-apiserver and kubectl: given, cached, or built in about five minutes",
@@ -32,11 +32,13 @@ VERBS = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description="A real Kubernetes to test on.")
+    parser.add_argument("--state", type=Path, default=STATE, help="the folder of what runs (default: %(default)s)")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb, explained in VERBS.items():
         verbs.add_parser(verb, help=explained)
-    verbs.add_parser("serve").add_argument("name", choices=[API_SERVER.name, NODE.name])
+    verbs.add_parser("serve").add_argument("name", choices=[API_SERVER, NODE])
     asked = parser.parse_args()
+    state = asked.state.resolve()
     try:
         match asked.verb:
             case "build":
@@ -44,64 +46,65 @@ def main() -> int:
             case "build-node":
                 node.prepare()
             case "up":
-                up()
-                show_access()
+                up(state)
+                show_access(state)
             case "node-up":
-                node_up()
-                show_access()
+                node_up(state)
+                show_access(state)
             case "down":
-                down()
+                down(state)
             case "status":
-                show_status()
+                show_status(state)
             case "serve":
-                serve(asked.name)
+                serve(state, asked.name)
     except ClusterError as error:
         say(str(error))
         return 1
     return 0
 
 
-def up() -> None:
+def up(state: Path) -> None:
     binaries.obtain(programs.API_SERVER_TIER)
-    if API_SERVER.process() is None:
-        down()
-        API_SERVER.start()
-        link = private_folder(FOLDER / "bin") / programs.Program.KUBECTL
+    server = Daemon(API_SERVER, state)
+    if server.process() is None:
+        down(state)
+        server.start()
+        link = private_folder(state / "bin") / programs.Program.KUBECTL
         link.symlink_to(binaries.find(programs.Program.KUBECTL))
 
 
-def node_up() -> None:
+def node_up(state: Path) -> None:
     node.prepare()
-    up()
-    if NODE.process() is None:
-        NODE.start()
+    up(state)
+    pods = Daemon(NODE, state)
+    if pods.process() is None:
+        pods.start()
 
 
-def down() -> None:
-    NODE.stop()
-    API_SERVER.stop()
-    shutil.rmtree(FOLDER, ignore_errors=True)
+def down(state: Path) -> None:
+    for name in (NODE, API_SERVER):
+        Daemon(name, state).stop()
+    shutil.rmtree(state, ignore_errors=True)
 
 
-def serve(name: str) -> None:
+def serve(state: Path, name: str) -> None:
     """Be the daemon ``name`` until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    daemon, part = (API_SERVER, ApiServer(FOLDER)) if name == API_SERVER.name else (NODE, Node(FOLDER))
-    with part:
-        daemon.announce()
+    with ApiServer(state) if name == API_SERVER else Node(state):
+        Daemon(name, state).announce()
         signal.pause()
 
 
-def show_access() -> None:
+def show_access(state: Path) -> None:
     """In a form for ``eval``."""
-    print(f"export KUBECONFIG={KUBECONFIG}")  # noqa: T201 - a command line's answer
-    print(f"export PATH={FOLDER / 'bin'}:$PATH")  # noqa: T201 - the same
+    kubeconfig = pki.Pki(state / "pki").kubeconfig(pki.ADMIN)
+    print(f"export KUBECONFIG={kubeconfig}\nexport PATH={state / 'bin'}:$PATH")  # noqa: T201 - the answer
 
 
-def show_status() -> None:
-    for daemon in (API_SERVER, NODE):
-        process = daemon.process()
-        print(f"{daemon.name}: {f'process {process.pid}' if process else 'not running'}")  # noqa: T201 - the same
+def show_status(state: Path) -> None:
+    for name in (API_SERVER, NODE):
+        process = Daemon(name, state).process()
+        print(f"{name}: {f'process {process.pid}' if process else 'not running'}")  # noqa: T201 - the answer
 
 
 if __name__ == "__main__":

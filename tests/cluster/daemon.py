@@ -47,7 +47,7 @@ class Daemon:
         log = private_folder(self.folder) / f"{self.name}.log"
         with log.open("wb") as output:
             child = subprocess.Popen(
-                [sys.executable, "-m", "tests.cluster", "serve", self.name],
+                [sys.executable, "-m", "tests.cluster", "--state", str(self.folder), "serve", self.name],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
