@@ -99,8 +99,20 @@ class LibvirtHost(Block):
     user: Word = "libvirt"
     port: Port = 22
     pool: Word = "default"
-    bridge: Word = "br0"
+    """A storage pool that holds files (type dir, fs, netfs)."""
+    bridge: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] = None
+    network: Word | None = None
+    """One of libvirt's own networks, in place of a bridge of the host; br0, when both are left out."""
     virt_type: Literal["kvm", "qemu", "auto"] = "kvm"
+    socket: Annotated[str, Field(pattern=r"^/\S+$")] = "/var/run/libvirt/libvirt-sock"
+    """Of the daemon on the host: /var/run/libvirt/virtqemud-sock where the daemons are modular."""
+
+    @field_validator("network")
+    @classmethod
+    def _one_network(cls, network: str | None, info: ValidationInfo) -> str | None:
+        if network is not None and info.data.get("bridge") is not None:
+            raise ValueError("must not be given together with bridge")
+        return network
 
     @property
     def ssh_address(self) -> str:
