@@ -30,7 +30,11 @@ class Driver:
     needs: str
 
 
+LIBVIRT = "libvirt-python: apt install libvirt-dev pkg-config gcc, then pip install -r requirements-kvm.txt"
+
 DRIVERS: Mapping[str, Driver] = {
+    "kvm": Driver("providers.libvirt.driver", "KvmProvider", needs=LIBVIRT),
+    "kvm2": Driver("providers.libvirt.driver", "Kvm2Provider", needs=LIBVIRT),
     "process": Driver("providers.process.driver", "ProcessProvider", needs="a POSIX system (Linux, macOS or WSL)"),
 }
 

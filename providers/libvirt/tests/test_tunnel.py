@@ -1,4 +1,4 @@
-"""The way to a host, against a real SSH server: what passes, what is refused and why, and that nothing is left of it."""
+"""The way to a host, against a real SSH server: what passes, what is refused and why, and that nothing is left."""
 
 from __future__ import annotations
 
