@@ -16,7 +16,7 @@ DEV := $(call stamp,requirements-dev.txt)
 WITH_SERVERS := python -m proxyfleet.local exec
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint format lock browser
+.PHONY: help run test test-long lint format lock browser seed-tools
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,10 +24,10 @@ help: ## Show this list
 run: $(LOCAL) ## Run everything on this machine until Ctrl-C; state is kept in var/
 	@exec python -m proxyfleet.local run
 
-test: browser lint ## Run all checks and tests
+test: browser seed-tools lint ## Run all checks and tests
 	python -m pytest
 
-test-long: browser lint ## Run them with ten times as many random schedules
+test-long: browser seed-tools lint ## Run them with ten times as many random schedules
 	python -m pytest --schedules 10000
 
 lint: $(DEV) ## Run the checks only
@@ -74,3 +74,6 @@ $(VENV)/bin/pip:
 
 browser:
 	@scripts/install-chromium
+
+seed-tools:
+	@scripts/fetch-seed-tools
