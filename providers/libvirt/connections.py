@@ -88,7 +88,7 @@ class Session:
         if self._deadline.passed:
             return Timeout(f"libvirt on host {name} did not answer in time", detail=f"{name}: {_name(call)}: deadline")
         if (cause := self._bridge.error) is not None:
-            if isinstance(cause, paramiko.ChannelException):
+            if isinstance(cause, paramiko.SSHException):
                 detail = f"{name}: sshd opens no way to libvirt's socket {self.host.socket}: {cause}"
                 return Unreachable(f"libvirt on host {name} can't be reached", detail=detail)
             return Unreachable(f"the connection to host {name} was lost", detail=f"{name}: {_name(call)}: {cause!r}")
@@ -168,7 +168,7 @@ class KeptConnections:
         try:
             with _session(link.tunnel, host, seconds) as session:
                 yield session
-        except Unavailable:
+        except (Timeout, Unreachable):
             link.retired = True
             raise
         finally:

@@ -83,14 +83,12 @@ class BaseImages:
         connections: Connections,
         name_of: Callable[[str, Image], str],
         reserve_bytes: int | None,
-        abandoned_seconds: float = ABANDONED_SECONDS,
     ) -> None:
         """``reserve_bytes`` must be free beside an image before it is fetched; None leaves that to the host."""
         self._entry = entry
         self._connections = connections
         self._name_of = name_of
         self._reserve_bytes = reserve_bytes
-        self._abandoned_seconds = abandoned_seconds
         self._unfinished: dict[tuple[str, str], tuple[VolumeState, float]] = {}
 
     def ensure(self, host: LibvirtHost, image: Image, *, deadline: float) -> Base:
@@ -117,7 +115,7 @@ class BaseImages:
         first, since = self._unfinished.get((host.name, name), (None, 0.0))
         if seen is None or seen != first:
             first, since = seen, time.monotonic()
-        if first is not None and time.monotonic() - since >= self._abandoned_seconds:
+        if first is not None and time.monotonic() - since >= ABANDONED_SECONDS:
             del self._unfinished[host.name, name]
             logger.warning("The fetch of %s on host %s was abandoned; it is started again", name, host.name)
             pool.delete(name)

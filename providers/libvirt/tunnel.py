@@ -25,6 +25,7 @@ HELPER = "virt-ssh-helper qemu:///system"
 """Does the forwarding where sshd may not: works with ``restrict,command="virt-ssh-helper qemu:///system"``."""
 
 CHUNK = 1 << 18
+COMPLAINT_BYTES = 500
 
 
 class Tunnel:
@@ -133,9 +134,10 @@ class Bridge:
         try:
             while data := source.recv(CHUNK):
                 sink.sendall(data)
+            if source is far:
+                self.error = self.error or _why_it_ended(far)
         except OSError as error:
-            if not self._closed:
-                self.error = self.error or error
+            self.error = self.error or error
         finally:
             # Half a connection is of no use to libvirt: the end of either direction is the end of both.
             with self._lock:
@@ -143,6 +145,13 @@ class Bridge:
                     _shut(self._near)
             with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
                 far.close()
+
+
+def _why_it_ended(far: Channel) -> Exception:
+    if far.recv_stderr_ready():
+        complaint = far.recv_stderr(COMPLAINT_BYTES).decode(errors="replace").strip()
+        return paramiko.SSHException(f"{HELPER}: {complaint}")
+    return far.get_transport().get_exception() or ConnectionResetError("the host closed the connection")
 
 
 def _shut(end: socket.socket) -> None:

@@ -21,7 +21,7 @@ def host_entry(name: str = "host1", **settings: Any) -> dict[str, Any]:
     return defaults | {"network": "egress", "virtType": "qemu"} | settings
 
 
-def block(host: Host, images: ImageServer, *hosts: dict[str, Any], **settings: Any) -> LibvirtBlock:
+def block(host: Host, server: ImageServer, /, *hosts: dict[str, Any], **settings: Any) -> LibvirtBlock:
     """As in the providers file, with one host unless ``hosts`` says otherwise."""
     firmware = {"firmware": "bios"}
     defaults: dict[str, Any] = {
@@ -30,9 +30,9 @@ def block(host: Host, images: ImageServer, *hosts: dict[str, Any], **settings: A
         "hosts": list(hosts) or [host_entry()],
         "machineTypes": {"tiny": {"memoryMb": 128}, "small": {"vcpus": 2, "memoryMb": 512}},
         "images": {
-            "tiny": {"url": images.url("tiny")} | firmware,
-            "full": {"url": images.url("full")} | firmware,
-            "full-uefi": {"url": images.url("full")},
+            "tiny": {"url": server.url("tiny")} | firmware,
+            "full": {"url": server.url("full")} | firmware,
+            "full-uefi": {"url": server.url("full")},
         },
         "diskSizeGb": 2,
         "installGuestAgent": False,

@@ -53,6 +53,7 @@ KbdInteractiveAuthentication no
 UsePAM no
 StrictModes no
 AllowStreamLocalForwarding {forwarding}
+ForceCommand {forced}
 MaxSessions 64
 MaxStartups 50:30:100
 """
@@ -121,6 +122,11 @@ class Host:
     def volumes(self, pool: str = "default") -> set[str]:
         return {path.name for path in (self.pools / pool).iterdir()}
 
+    def complete_bases(self, pool: str = "default") -> set[str]:
+        """The volumes that are base images, and their marks."""
+        volumes = self.volumes(pool)
+        return {name for name in volumes if f"{name.removesuffix('.complete')}.complete" in volumes}
+
     def nvram(self) -> set[str]:
         folder = Path("/var/lib/libvirt/qemu/nvram")
         return {path.name for path in folder.iterdir()} if folder.exists() else set()
@@ -128,9 +134,9 @@ class Host:
     def start_libvirtd(self) -> None:
         run("/usr/sbin/libvirtd", "--daemon", "--pid-file", str(self.root / "libvirtd.pid"))
 
-    def start_sshd(self, *, forwarding: str = "yes") -> None:
+    def start_sshd(self, *, forwarding: str = "yes", forced: str = "none") -> None:
         configuration = self.root / "sshd_config"
-        configuration.write_text(SSHD_CONF.format(root=self.root, port=SSH_PORT, forwarding=forwarding))
+        configuration.write_text(SSHD_CONF.format(root=self.root, port=SSH_PORT, forwarding=forwarding, forced=forced))
         run("/usr/sbin/sshd", "-f", str(configuration), "-E", str(self.root / "sshd.log"))
         wait_until(lambda: _answers(SSH_PORT), "sshd to answer")
 
@@ -153,6 +159,17 @@ class Host:
         """An sshd that forwards no sockets, so that only the exec of virt-ssh-helper is left."""
         self.kill_sshd()
         self.start_sshd(forwarding="no")
+        try:
+            yield
+        finally:
+            self.kill_sshd()
+            self.start_sshd()
+
+    @contextmanager
+    def without_helper(self) -> Iterator[None]:
+        """An sshd that forwards sockets, and runs no command."""
+        self.kill_sshd()
+        self.start_sshd(forced="echo no helper here >&2; exit 1")
         try:
             yield
         finally:
@@ -223,6 +240,12 @@ class Host:
         (self.ssh / "authorized_keys").write_text(self.key.with_suffix(".pub").read_text())
         kind, text = (self.ssh / "host_ed25519.pub").read_text().split()[:2]
         self.known_hosts.write_text(f"[127.0.0.1]:{SSH_PORT} {kind} {text}\n")
+
+    def define(self, domain: str) -> None:
+        """A domain that someone else made."""
+        description = self.root / "domain.xml"
+        description.write_text(domain)
+        self.virsh("define", str(description))
 
     def _virsh_define(self, kind: str, xml: str, name: str) -> None:
         description = self.root / f"{name}.xml"

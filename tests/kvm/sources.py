@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +29,9 @@ class ImageServer:
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/{path}"
+
+    def sha256(self, kind: str) -> str:
+        return hashlib.sha256(image.path_of(kind).read_bytes()).hexdigest()
 
     def close(self) -> None:
         self.let_go.set()

@@ -117,7 +117,6 @@ def test_closing_a_bridge_ends_a_call_that_waits(sshd: Sshd, key_file: Path, kno
             assert connection.recv(1) == b"x"
             threading.Timer(0.1, bridge.close).start()
             assert connection.recv(1) == b""
-        assert bridge.error is None
         assert tunnel.is_alive
     finally:
         tunnel.close()
