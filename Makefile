@@ -16,19 +16,24 @@ DEV := $(call stamp,requirements-dev.txt)
 WITH_SERVERS := python -m proxyfleet.local exec
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint format lock browser seed-tools
+.PHONY: help run test test-node test-long lint format lock cluster-up cluster-node-up cluster-down browser cluster-tools cluster-node-tools seed-tools
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(LOCAL) ## Run everything on this machine until Ctrl-C; state is kept in var/
 	@exec python -m proxyfleet.local run
 
-test: browser seed-tools lint ## Run all checks and tests
-	python -m pytest
+PYTEST := python -m pytest -n logical --dist worksteal
 
-test-long: browser seed-tools lint ## Run them with ten times as many random schedules
-	python -m pytest --schedules 10000
+test: browser cluster-tools seed-tools lint ## Run all checks and tests
+	$(PYTEST)
+
+test-node: cluster-node-tools ## Run the tests that need pods; takes root on Debian
+	python -m pytest -m node --timeout 300
+
+test-long: browser cluster-tools seed-tools lint ## Run them with ten times as many random schedules
+	$(PYTEST) --schedules 10000
 
 lint: $(DEV) ## Run the checks only
 	ruff check
@@ -41,6 +46,15 @@ lint: $(DEV) ## Run the checks only
 format: $(DEV) ## Format the code and fix what can be fixed
 	ruff format
 	ruff check --fix
+
+cluster-up: $(DEV) ## Start a Kubernetes API server in the background and print how to reach it
+	@python -m tests.cluster up
+
+cluster-node-up: $(DEV) ## The same with a node that runs pods; takes root on Debian
+	@python -m tests.cluster node-up
+
+cluster-down: $(DEV) ## End both and remove their data
+	@python -m tests.cluster down
 
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 pyproject.toml
 
@@ -77,3 +91,9 @@ browser:
 
 seed-tools:
 	@scripts/fetch-seed-tools
+
+cluster-tools: $(DEV)
+	@python -m tests.cluster build
+
+cluster-node-tools: $(DEV)
+	@python -m tests.cluster build-node

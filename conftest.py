@@ -1,8 +1,10 @@
-"""Options of the whole suite."""
+"""Options and fixtures of the whole suite."""
 
 from __future__ import annotations
 
 import pytest
+
+pytest_plugins = ["tests.cluster.fixtures"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -17,6 +17,17 @@ _LIBVIRT = BehaviourProfile(
 )
 
 PROFILES: dict[str, BehaviourProfile] = {
+    "gcp": BehaviourProfile(
+        create=CreateStyle.SUBMITTED,
+        delete=DeleteStyle.SUBMITTED,
+        address=AddressSource.BACKEND,
+        list_consistency=ListConsistency.IMMEDIATE,
+        call_deadline_seconds=45,
+        create_deadline_seconds=60,
+        poll_seconds=5,
+        relist_seconds=60,
+        check_covers="the credentials, the project, the right to list instances, and which zones answer",
+    ),
     "kvm": _LIBVIRT,
     "kvm2": _LIBVIRT,
     "process": BehaviourProfile(
@@ -29,6 +40,17 @@ PROFILES: dict[str, BehaviourProfile] = {
         poll_seconds=0.5,
         relist_seconds=1,
         check_covers="the proxy server's command exists and the state folder can be written",
+    ),
+    "kubernetes": BehaviourProfile(
+        create=CreateStyle.SUBMITTED,
+        delete=DeleteStyle.SUBMITTED,
+        address=AddressSource.BACKEND,
+        list_consistency=ListConsistency.IMMEDIATE,
+        call_deadline_seconds=15,
+        create_deadline_seconds=15,
+        poll_seconds=1,
+        relist_seconds=10,
+        check_covers="pods may be listed, read, deleted and (by a dry run, through admission and quota) created",
     ),
 }
 
