@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from providers.blocks import LibvirtHost
-from providers.errors import ProviderError, Unavailable
+from providers.checks import CheckReason, reason_of
+from providers.errors import ProviderError
 from providers.instances import TargetCheck
 from providers.libvirt.connections import Connections
 from providers.libvirt.errors import (
@@ -34,10 +35,8 @@ def check_host(host: LibvirtHost, connections: Connections) -> TargetCheck:
                     raise NetworkNotFound(f"host {host.name} has {state} network {host.network}")
     except ProviderError as error:
         return TargetCheck(name=host.name, ready=False, reason=_reason(error), message=error.detail)
-    return TargetCheck(name=host.name, ready=True, reason="Healthy")
+    return TargetCheck(name=host.name, ready=True, reason=CheckReason.HEALTHY)
 
 
-def _reason(error: ProviderError) -> str:
-    if isinstance(error, Unavailable) and not isinstance(error, OWN_REASONS):
-        return "APIError"
-    return error.reason
+def _reason(error: ProviderError) -> CheckReason:
+    return CheckReason(error.reason) if isinstance(error, OWN_REASONS) else reason_of(error)

@@ -10,6 +10,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 from tests.kvm import image
 
@@ -41,6 +43,8 @@ def main(arguments: list[str]) -> int:
 def install_packages() -> int:
     """From Debian's archive. Does nothing when all are there."""
     wanted = [package for package in (*PACKAGES, *BUILD_PACKAGES) if not is_installed(package)]
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        wanted.append("python3-dev")
     if not wanted:
         return 0
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
