@@ -57,7 +57,7 @@ ANSWERS: list[tuple[Fault, type[ProviderError], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "expected", "finding", "told"), ANSWERS, ids=str)
+@pytest.mark.parametrize(("fault", "expected", "finding", "told"), ANSWERS, ids=[told for *_, told in ANSWERS])
 def test_every_answer_has_its_error(
     provider: GcpProvider,
     server: ComputeServer,
