@@ -7,7 +7,7 @@ from pathlib import Path
 from proxyfleet.local.processes import Child, Guard, Program, wait_until
 from tests.cluster.errors import ClusterError
 
-START_SECONDS = 60
+START_SECONDS = 90
 
 
 def start(program: Program, guard: Guard, log: Path) -> Child:

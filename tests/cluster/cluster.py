@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import requests
-import yaml
 
-from tests.cluster import binaries
+from tests.cluster import access, binaries
 from tests.cluster.apiserver import ApiServer
 from tests.cluster.audit import Audit
 from tests.cluster.pki import ADMIN
@@ -72,7 +71,6 @@ class Cluster:
             str(binaries.find(Program.KUBECTL)),
             f"--kubeconfig={kubeconfig or self.kubeconfig}",
             f"--cache-dir={self.server.folder / 'kubectl-cache'}",
-            "--request-timeout=30s",
             *arguments,
         ]
         environment = os.environ | {"NO_PROXY": "127.0.0.1"}
@@ -83,12 +81,7 @@ class Cluster:
 
     def session(self) -> requests.Session:
         """For requests to ``url`` as the administrator."""
-        session = requests.Session()
-        session.trust_env = False  # no proxy on the way to ourselves
-        session.verify = str(self.ca)
-        token = yaml.safe_load(self.kubeconfig.read_text())["users"][0]["user"]["token"]
-        session.headers["Authorization"] = f"Bearer {token}"
-        return session
+        return access.session(self.kubeconfig)
 
     def get(self, *arguments: str) -> dict[str, Any]:
         """``kubectl get ARGUMENTS -o json``."""

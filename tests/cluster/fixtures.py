@@ -1,4 +1,7 @@
-"""Fixtures of tests that need a Kubernetes: ``cluster``, a real API server, and ``namespace``, one for each test."""
+"""Fixtures of tests that need a Kubernetes.
+
+``cluster`` is a real API server, ``namespace`` an empty one for each test, ``node`` what runs pods.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,17 @@ from tests.cluster.apiserver import ApiServer
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
 from tests.cluster.namespaces import new_namespace
+from tests.cluster.node import Node
+from tests.cluster.place import PODS
+
+LOOPBACK = ["127.0.0.0/8", "::1", "localhost"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked ``node`` may talk to pods."""
+    for item in items:
+        if item.get_closest_marker("node"):
+            item.add_marker(pytest.mark.allow_hosts([*LOOPBACK, PODS]))
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +41,18 @@ def cluster() -> Iterator[Cluster]:
         except ClusterError as error:
             pytest.fail(str(error), pytrace=False)
         yield Cluster(server)
+
+
+@pytest.fixture(scope="session")
+def node(cluster: Cluster) -> Iterator[Node]:
+    """A node of ``cluster`` that runs pods, and the controllers of a whole Kubernetes. For tests marked ``node``."""
+    with ExitStack() as stack:
+        try:
+            node = stack.enter_context(Node(cluster.server.folder))
+        except ClusterError as error:
+            pytest.fail(str(error), pytrace=False)
+        cluster.controllers = True
+        yield node
 
 
 @pytest.fixture

