@@ -23,7 +23,7 @@ from proxyfleet.local.processes import wait_until
 from tests.cluster.cluster import Cluster
 
 ROOT = Path(__file__).parent.parent.parent
-SYSTEM = "proxyfleet"
+SYSTEM = "proxyfleet-system"
 """The namespace of deploy/rbac."""
 
 
