@@ -8,7 +8,7 @@ import yaml
 from django.utils import timezone
 
 from proxyfleet.fleet.models import ProviderState
-from tests.bridge.bridges import SYSTEM, running, user
+from tests.bridge.bridges import SYSTEM, add_account, running, user
 from tests.bridge.operator import Operator
 from tests.cluster.cluster import KubectlError
 
@@ -42,6 +42,13 @@ def test_every_write_that_the_bridge_may_make_is_one_that_it_makes(operator: Ope
     assert {(write.verb, write.resource) for write in made} == {
         (verb, resource) for verb, resource in granted("sync.yaml") if verb in WRITES
     }
+
+
+def test_one_namespace_takes_rights_in_that_one_only(operator: Operator) -> None:
+    add_account(operator.cluster, "sync-narrow", namespace=operator.namespace)
+    with running(operator.cluster, operator.namespace, account="sync-narrow"):
+        operator.apply("a")
+        operator.until(lambda: operator.status("a").get("phase") == "Ready")
 
 
 def test_nobody_may_read_what_is_none_of_its_business(operator: Operator) -> None:
