@@ -37,7 +37,7 @@ test-kvm: $(DEV) $(KVM) ## Run the tests of kvm on a libvirt host of their own; 
 	python -m tests.kvm
 
 test-long: browser cluster-tools seed-tools lint ## Run them with ten times as many random schedules
-	$(PYTEST) --schedules 10000
+	$(PYTEST) --schedules 10000 --proxies 1000 --quiet-seconds 300
 
 lint: $(DEV) ## Run the checks only
 	ruff check
