@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 
 from k8s_sync.errors import ClusterError
@@ -34,15 +35,14 @@ class Bridge:
 
     def run(self) -> None:
         """Returns after ``stop``. Raises what a thread failed of: this process is of no use then."""
-        try:
+        with ExitStack() as at_the_end:
+            at_the_end.callback(self._resign)
+            at_the_end.callback(self._end_term)
             while not self._stopping.is_set():
                 self._round_at = time.monotonic()
                 self._campaign()
                 self._work()
                 self._stopping.wait(RETRY_SECONDS)
-        finally:
-            self._end_term()
-            self._resign()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -81,6 +81,7 @@ class Bridge:
         term, self._term = self._term, None
         if term is not None:
             term.stop()
+            term.check()
 
     def _resign(self) -> None:
         try:

@@ -86,6 +86,8 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 DiskGb = Annotated[int, Field(ge=1, le=65536)]
 Label = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 """A name that is a part of a providerID: a DNS label needs no escaping anywhere."""
+ImageKey = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
+"""As a Label, with dots: images are called by their versions, ubuntu-24.04."""
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$|^[0-9A-Fa-f:]+$")]
 Word = Annotated[str, Field(pattern=r"^\S+$")]
 NodeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$")]
@@ -118,8 +120,20 @@ class LibvirtHost(Block):
     user: Word = "libvirt"
     port: Port = 22
     pool: Word = "default"
-    bridge: Word = "br0"
+    """A storage pool that holds files (type dir, fs, netfs)."""
+    bridge: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] = None
+    network: Word | None = None
+    """One of libvirt's own networks, in place of a bridge of the host; br0, when both are left out."""
     virt_type: Literal["kvm", "qemu", "auto"] = "kvm"
+    socket: Annotated[str, Field(pattern=r"^/\S+$")] = "/var/run/libvirt/libvirt-sock"
+    """Of the daemon on the host: /var/run/libvirt/virtqemud-sock where the daemons are modular."""
+
+    @field_validator("network")
+    @classmethod
+    def _one_network(cls, network: str | None, info: ValidationInfo) -> str | None:
+        if network is not None and info.data.get("bridge") is not None:
+            raise ValueError("must not be given together with bridge")
+        return network
 
     @property
     def ssh_address(self) -> str:
@@ -146,7 +160,7 @@ class LibvirtBlock(Block):
     known_hosts_file: Annotated[FilePath | None, Field(validate_default=True)] = None
     hosts: Annotated[tuple[LibvirtHost, ...], Strict(strict=False), AfterValidator(_not_empty)]
     machine_types: Annotated[Mapping[Label, LibvirtMachineType], AfterValidator(_not_empty)]
-    images: Mapping[Label, LibvirtImage] = {}
+    images: Mapping[ImageKey, LibvirtImage] = {}
     disk_size_gb: DiskGb = 10
     vendor_data: str = ""
     install_guest_agent: bool = True

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import requests
 from django.utils import timezone
 
 from k8s_sync.bridge import Bridge
 from k8s_sync.client import connect
-from k8s_sync.leader import LEASE_NAME, Leader
+from k8s_sync.leader import Leader
 from k8s_sync.term import Term
 from leasing.tests.processes import environment
 from proxyfleet.local.addresses import Address, free_port
@@ -52,7 +53,10 @@ def add_account(cluster: Cluster, name: str) -> None:
 
 @contextmanager
 def running(cluster: Cluster, namespace: str, account: str = "proxyfleet-sync", **types: str) -> Iterator[Bridge]:
-    """A bridge for one namespace in threads of this process, which leads; ``types`` has the provider entries."""
+    """A bridge for one namespace in threads of this process, which leads; ``types`` has the provider entries.
+
+    Raises what it failed of.
+    """
     kubeconfig = cluster.service_account_kubeconfig(SYSTEM, account)
     leader = Leader(connect(kubeconfig), namespace=SYSTEM, identity=f"{account}_{time.monotonic_ns()}")
     api = connect(kubeconfig, before_write=leader.check_write)
@@ -70,7 +74,8 @@ def running(cluster: Cluster, namespace: str, account: str = "proxyfleet-sync", 
     finally:
         bridge.stop()
         thread.join()
-    assert failures == []
+        if failures:
+            raise failures[0]
 
 
 def _run(bridge: Bridge, failures: list[Exception]) -> None:
@@ -95,6 +100,12 @@ class BridgeProcess:
         command = [sys.executable, "manage.py", "k8s_sync"]
         self.process = subprocess.Popen(command, cwd=ROOT, env={**environment(), **variables})
 
+    def is_ready(self) -> bool:
+        try:
+            return requests.get(f"{self.address.local_url}/readyz", timeout=5).ok
+        except requests.ConnectionError:
+            return False
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -102,9 +113,3 @@ class BridgeProcess:
     def stop(self) -> int:
         self.process.terminate()
         return self.process.wait(60)
-
-
-def holder(cluster: Cluster) -> str:
-    lease = cluster.get("lease", LEASE_NAME, "--namespace", SYSTEM)
-    found: str = lease["spec"]["holderIdentity"]
-    return found
