@@ -39,7 +39,7 @@ PROFILES: dict[str, BehaviourProfile] = {
         create_deadline_seconds=20,
         poll_seconds=0.5,
         relist_seconds=1,
-        check_covers="the proxy server's command exists and the state folder can be written",
+        check_covers="the command exists, the host is an address of this machine and the state folder can be written",
     ),
     "kubernetes": BehaviourProfile(
         create=CreateStyle.SUBMITTED,
