@@ -26,14 +26,14 @@ from providers.errors import (
     Unavailable,
 )
 from providers.instances import InstanceState
-from providers.libvirt import driver, sources
+from providers.libvirt import checks, driver, sources
 from providers.libvirt.driver import LibvirtProvider
 from providers.libvirt.errors import HostKeyMismatch, KeyUnusable, Timeout, Unreachable
 from tests.kvm.entries import DRIVERS, block, host_entry, provider, tiny_request
 from tests.kvm.host import Host, wait_until
 from tests.kvm.sources import ImageServer
 
-CALL_SECONDS = 3.0
+CALL_SECONDS = 5.0
 STALL_SECONDS = 2.0
 
 pytestmark = pytest.mark.timeout(300)
@@ -52,6 +52,7 @@ def home(kind: str, host: Host, images: ImageServer) -> LibvirtProvider:
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "CALL_SECONDS", CALL_SECONDS)
+    monkeypatch.setattr(checks, "CHECK_SECONDS", CALL_SECONDS)
     monkeypatch.setattr(sources, "STALL_SECONDS", STALL_SECONDS)
 
 
