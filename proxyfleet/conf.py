@@ -25,6 +25,7 @@ LONGEST_DEFAULT_CHECK = 15.0
 
 Duration = Annotated[float, Field(gt=0, le=_YEAR)]
 Interval = Annotated[float, Field(ge=0.1, le=86_400)]
+Namespace = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 WholeDuration = Annotated[int, Field(ge=1, le=_YEAR)]
 
 
@@ -86,6 +87,23 @@ class Settings(BaseSettings):
     gc_max_deletes: int = Field(
         default=20, ge=1, le=100_000, description="Orphans that one sweep of one provider deletes at most."
     )
+    gc_allow_namespaced: bool = Field(
+        default=False,
+        description="Search for orphans even while the bridge watches one namespace: this fleet has no proxies in any "
+        "other.",
+    )
+    cluster_sync: bool = Field(
+        default=False,
+        description="Mirror the Proxy objects of a Kubernetes cluster, reached as a ServiceAccount or by KUBECONFIG.",
+    )
+    proxy_namespace: Namespace | None = Field(
+        default=None, description="The only namespace whose Proxy objects are mirrored; none means all."
+    )
+    lease_namespace: Namespace | None = Field(
+        default=None,
+        description="Where the bridges keep the Lease of the one that leads; none means the pod's own, else default.",
+    )
+    sync_addr: str = Field(default=":8091", description="Where a bridge answers /healthz and /readyz: [host]:port.")
     healthcheck_url: AnyHttpUrl = Field(
         default=AnyHttpUrl("https://www.gstatic.com/generate_204"),
         description="Fetched through every proxy whose spec names no URL of its own.",

@@ -19,7 +19,7 @@ from google.api_core.exceptions import Conflict, GoogleAPICallError, NotFound
 from google.cloud import compute_v1
 
 from providers.errors import AuthenticationFailed, Misconfigured, ProviderError, Unavailable
-from providers.gcp.refusals import RAISED, reason_of, translate
+from providers.gcp.refusals import RAISED, reason_of, told_by, translate
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ def _is_missing(error: GoogleAPICallError, collection: str, project: str, zone: 
     """Is it the thing itself that is not found? Raises Misconfigured when it is the project or the zone around it."""
     if not isinstance(error, NotFound):
         return False
-    if f"/{collection}/" in str(error.message):
+    if f"/{collection}/" in told_by(error):
         return True
     refusal: ProviderError = translate(error)
     raise Misconfigured(f"project {project} has no zone {zone}, or does not exist", detail=refusal.detail) from None

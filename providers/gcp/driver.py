@@ -18,7 +18,7 @@ from providers.errors import Conflict, InstanceNotFound, InvalidRequest, Provide
 from providers.gcp import mapping
 from providers.gcp.calls import Compute, Deadline
 from providers.gcp.mapping import Handle
-from providers.gcp.refusals import NoAnswer
+from providers.gcp.refusals import NoAnswer, refusal_of
 from providers.instances import Instance, InstanceList, InstanceRequest, InstanceState, TargetCheck
 from providers.profiles import PROFILES
 from providers.registry import entry_of
@@ -72,7 +72,7 @@ class GcpProvider:
             operation = self._compute.operation(project, zone, operation.name, deadline) or operation
             if operation.status != Operation.Status.DONE:
                 return self._expected(operation, request)
-            refusal = mapping.refusal_of(operation)
+            refusal = refusal_of(operation)
             if refusal and self._clock() - mapping.moment(operation.end_time) < REFUSAL_HOLDS:
                 raise refusal
             request_id = mapping.next_request_id(request_id, operation)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from providers.blocks import GcpBlock
-from providers.errors import InvalidRequest, PermissionDenied, ProviderError, QuotaExceeded
+from providers.errors import InvalidRequest
 from providers.instances import Identity, Instance, InstanceRequest, InstanceState, Placement
 
 if TYPE_CHECKING:
@@ -187,23 +187,6 @@ def instance_of(machine: Machine, identity: Identity, *, entry: str, project: st
 def moment(timestamp: str) -> datetime:
     """From RFC 3339, with Google's offset in it."""
     return datetime.fromisoformat(timestamp)
-
-
-def refusal_of(operation: Operation) -> ProviderError | None:
-    """Why an operation failed, when another try would be refused alike; None when it did not, or by mere accident.
-
-    Read from ``error.errors``: the operation's HTTP fields are not always there.
-    """
-    for error in operation.error.errors:
-        code = error.code
-        told = f"{error.message or 'Compute Engine gives no reason'} ({code})"
-        if re.search("QUOTA|EXHAUSTED|STOCKOUT|RESOURCE_AVAILABILITY", code):
-            return QuotaExceeded(told, detail=f"{operation.name}: {told}")
-        if re.search("PERMISSION|ACCESS|FORBIDDEN|CONDITION_NOT_MET", code):
-            return PermissionDenied(told, detail=f"{operation.name}: {told}")
-        if re.search("INVALID|NOT_FOUND|UNSUPPORTED", code):
-            return InvalidRequest(told, detail=f"{operation.name}: {told}")
-    return None
 
 
 def _metadata(machine: Machine) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
+from google.cloud.compute_v1.types import Operation
 from google.protobuf.json_format import ParseError
 from requests.exceptions import RequestException, Timeout
 
@@ -28,6 +29,13 @@ RATE_LIMIT_SECONDS = (20.0, 60.0)
 """Limits are counted per minute. Those who were refused together come back spread over this range."""
 
 LONGEST_MESSAGE = 500
+
+_LATE_REFUSALS: tuple[tuple[re.Pattern[str], type[ProviderError]], ...] = (
+    (re.compile("QUOTA|EXHAUSTED|STOCKOUT|RESOURCE_AVAILABILITY"), QuotaExceeded),
+    (re.compile("PERMISSION|ACCESS|FORBIDDEN|CONDITION_NOT_MET"), PermissionDenied),
+    (re.compile("INVALID|NOT_FOUND|UNSUPPORTED"), InvalidRequest),
+)
+"""By the code of an operation's error; new ones keep coming, with these words in them."""
 
 _RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 
@@ -73,7 +81,7 @@ def translate(error: Exception) -> ProviderError:
 def _translate_answer(error: GoogleAPICallError) -> ProviderError:
     code = int(error.code or 0)
     reason = reason_of(error)
-    told = _harmless(error.message or "")
+    told = _harmless(told_by(error))
     detail = f"HTTP {code} {reason}: {told}"
     if code == 429 or reason in _RATE_REASONS:
         return NoAnswer(
@@ -93,10 +101,29 @@ def _translate_answer(error: GoogleAPICallError) -> ProviderError:
     return NoAnswer(f"Compute Engine fails at the moment (HTTP {code})", detail=detail, finding="APIError")
 
 
+def refusal_of(operation: Operation) -> ProviderError | None:
+    """Why an operation failed, when another try would be refused alike; None when it did not, or by mere accident.
+
+    Read from ``error.errors``: the operation's HTTP fields are not always there.
+    """
+    for error in operation.error.errors:
+        for codes, refusal in _LATE_REFUSALS:
+            if codes.search(error.code):
+                told = f"{_harmless(error.message) or 'Compute Engine gives no reason'} ({error.code})"
+                return refusal(told, detail=f"{operation.name}: {told}")
+    return None
+
+
 def reason_of(error: GoogleAPICallError) -> str:
     """``errors[].reason``: all that tells a quota from a rate limit from a missing permission, each a 403."""
     reasons = [str(found.get("reason", "")) for found in error.errors if isinstance(found, dict)]
     return next(filter(None, reasons), "")
+
+
+def told_by(error: GoogleAPICallError) -> str:
+    """Compute Engine's own words; the SDK's message begins with the request."""
+    messages = [str(found.get("message", "")) for found in error.errors if isinstance(found, dict)]
+    return next(filter(None, messages), str(error.message))
 
 
 def _asked_to_wait(error: GoogleAPICallError) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.cluster import golang
 from tests.cluster.errors import ClusterError
 from tests.cluster.output import say
-from tests.cluster.programs import Program
+from tests.cluster.programs import API_SERVER_TIER, Program
 
 
 def cache_folder() -> Path:
@@ -26,8 +26,9 @@ def find(program: Program) -> Path:
     """The executable of ``program``. Raises ClusterError when it is not here, or not where the environment says."""
     found = _given(program) or _cached(program)
     if not found.exists():
+        verb = "build" if program in API_SERVER_TIER else "build-node"
         raise ClusterError(
-            f"{program} {program.module.version} is not in {found.parent}: `python -m tests.cluster build` builds it "
+            f"{program} {program.module.version} is not in {found.parent}: `python -m tests.cluster {verb}` builds it "
             "there, once. Or name a folder that holds it by KUBEBUILDER_ASSETS."
         )
     return found
@@ -42,7 +43,6 @@ def obtain(programs: Iterable[Program]) -> None:
     if not missing:
         return
     cache = cache_folder()
-    cache.mkdir(parents=True, exist_ok=True)
     with exclusive(cache):
         for program in missing:
             if not _cached(program).exists():  # the one that we waited for may have built it
@@ -51,13 +51,16 @@ def obtain(programs: Iterable[Program]) -> None:
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Wait until no other process prepares something in ``folder``."""
+    """Make ``folder``, and wait until no other process makes something in it. What a killed one left is removed."""
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"Waiting for another build in {folder} ...")
+            say(f"Waiting for another process that is at work in {folder} ...")
             fcntl.flock(lock, fcntl.LOCK_EX)
+        for partial in folder.glob("partial-*"):
+            shutil.rmtree(partial, ignore_errors=True)
         yield
 
 
@@ -81,8 +84,6 @@ def _cached(program: Program) -> Path:
 
 
 def _build(program: Program, cache: Path) -> None:
-    for killed in cache.glob("partial-*"):
-        shutil.rmtree(killed, ignore_errors=True)
     go = golang.toolchain(cache, program.module)
     # A program appears under its name when it is complete, or not at all.
     with tempfile.TemporaryDirectory(prefix="partial-", dir=cache) as partial:

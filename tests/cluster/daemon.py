@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
+from providers.process.processes import Process, find_process
 from proxyfleet.local.folders import private_folder
 from proxyfleet.local.processes import wait_until
 from tests.cluster.errors import ClusterError
@@ -32,15 +32,14 @@ class Daemon:
     def _record(self) -> Path:
         return self.folder / f"{self.name}.json"
 
-    def process(self) -> psutil.Process | None:
+    def process(self) -> Process | None:
         """The very process that was recorded, if it is alive; never a stranger that got its number since."""
         try:
             record = json.loads(self._record.read_text())
-            found = psutil.Process(record["pid"])
-            alive = found.create_time() == record["birth"] and found.status() != psutil.STATUS_ZOMBIE
-        except (FileNotFoundError, psutil.NoSuchProcess):
+        except FileNotFoundError:
             return None
-        return found if alive else None
+        found = find_process(record["pid"])
+        return found if found and found.birth == record["birth"] and not found.is_zombie else None
 
     def start(self) -> None:
         """Returns when it is ready. Raises ClusterError with what it said when it does not come up."""
@@ -54,7 +53,9 @@ class Daemon:
                 stderr=output,
                 start_new_session=True,
             )
-        self._record.write_text(json.dumps({"pid": child.pid, "birth": psutil.Process(child.pid).create_time()}))
+        started = find_process(child.pid)
+        assert started is not None, "a child that nobody waited for is listed, be it as a zombie"
+        self._record.write_text(json.dumps({"pid": started.pid, "birth": started.birth}))
         if not wait_until(lambda: self.is_ready or child.poll() is not None, START_SECONDS) or not self.is_ready:
             self.stop()
             raise ClusterError(f"The {self.name} did not start: {log.read_text(errors='replace').strip()[-3000:]}")
@@ -75,8 +76,8 @@ class Daemon:
         """End it, if it runs. Raises ClusterError when it doesn't."""
         process = self.process()
         if process is not None:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
             if not wait_until(lambda: self.process() is None, STOP_SECONDS):
                 raise ClusterError(f"Process {process.pid}, the {self.name}, does not end.")
         self._record.unlink(missing_ok=True)

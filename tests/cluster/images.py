@@ -51,7 +51,6 @@ def archive() -> Path:
     recipe = Path(__file__).read_bytes()
     found = cache / f"images-{hashlib.sha256(recipe).hexdigest()[:8]}.tar"
     if not found.exists():
-        cache.mkdir(parents=True, exist_ok=True)
         with exclusive(cache):
             if not found.exists():
                 _make(found)

@@ -46,7 +46,7 @@ def _start(folder: Path, stack: ExitStack) -> str:
     where = stack.enter_context(place.taken())
     config = NodeConfig(folder / "node", where, keys)
     config.write()
-    os.environ["PATH"] = f"{binaries.find(programs.Program.CONTAINERD).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
+    os.environ["PATH"] = f"{binaries.find(programs.Program.CONTAINERD).parent}:{os.environ['PATH']}"
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"  # the kubelet would ask a link-local address who it is
     guard = stack.enter_context(Guard())
     for program in (_controller_manager(keys), _scheduler(keys), _node(folder, config)):

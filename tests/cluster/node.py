@@ -65,4 +65,7 @@ class Node:
         with self._keeper:  # closes its input, and waits
             assert self._keeper.stdin is not None
             self._keeper.stdin.close()
-            self._keeper.wait(STOP_SECONDS)
+            try:
+                self._keeper.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._keeper.kill()  # its guard ends the processes, the next node removes bridge and cgroup

@@ -25,7 +25,8 @@ def require_packages() -> None:
     """Install what is missing. Raises ClusterError where that can't be done."""
     if os.geteuid() != 0:
         raise ClusterError("A node mounts file systems and makes network interfaces: only root can run one.")
-    missing = [name for name, program in PACKAGES.items() if not _is_there(program)]
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # not in every root's, and what we start looks there too
+    missing = [name for name, program in PACKAGES.items() if shutil.which(program) is None]
     if not missing:
         return
     if shutil.which("apt-get") is None:
@@ -35,10 +36,6 @@ def require_packages() -> None:
         say("apt-get update failed: trying with the package lists that are here.")
     if not _apt_get("install", "--yes", "--no-install-recommends", *missing):
         raise ClusterError(f"apt-get can't install {', '.join(missing)}: see above, and install it by hand.")
-
-
-def _is_there(program: str) -> bool:
-    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
 
 
 def _apt_get(*arguments: str) -> bool:

@@ -15,7 +15,9 @@ from socket import AF_INET
 
 import psutil
 
+from providers.process.processes import Process, find_process
 from proxyfleet.local.processes import wait_until
+from tests.cluster.binaries import cache_folder, exclusive
 from tests.cluster.errors import ClusterError
 
 PODS = "10.88.0.0/16"
@@ -55,7 +57,8 @@ class Place:
 @contextmanager
 def taken() -> Iterator[Place]:
     """A place that no other node has. Raises ClusterError when there is none."""
-    place = _take()
+    with exclusive(cache_folder() / "nodes"):
+        place = _take()
     try:
         _ip("address", "add", f"{place.address}/24", "dev", place.bridge)
         _ip("link", "set", place.bridge, "up")
@@ -67,14 +70,14 @@ def taken() -> Iterator[Place]:
 
 
 def _take() -> Place:
-    """The bridge is the claim: making it succeeds for one of us. Its alias tells whose it is."""
+    """Claim one by its bridge, whose alias tells whose it is."""
     for number in range(256):
         place = Place(number)
         owner = _owner(place)
         if owner is not None and not _is_alive(owner):
             _leave(place)  # of a keeper that was killed
         if not _is_in_use(place.subnet) and _try_ip("link", "add", place.bridge, "type", "bridge"):
-            _ip("link", "set", place.bridge, "alias", _mark(psutil.Process()))
+            _ip("link", "set", place.bridge, "alias", _mark(find_process(os.getpid())))
             return place
     raise ClusterError("No bridge can be made (ip link add pf-node0 type bridge), or 256 nodes run already.")
 
@@ -88,8 +91,8 @@ def _is_in_use(subnet: str) -> bool:
     return any(ipaddress.ip_address(address) in network for address in addresses)
 
 
-def _mark(process: psutil.Process) -> str:
-    return f"proxyfleet:{process.pid}:{process.create_time()}"
+def _mark(process: Process | None) -> str:
+    return f"proxyfleet-node:{process.pid}:{process.birth}" if process else ""
 
 
 def _owner(place: Place) -> str | None:
@@ -98,14 +101,11 @@ def _owner(place: Place) -> str | None:
         alias = Path(f"/sys/class/net/{place.bridge}/ifalias").read_text().strip()
     except OSError:
         return None
-    return alias if alias.startswith("proxyfleet:") else None
+    return alias if alias.startswith("proxyfleet-node:") else None
 
 
 def _is_alive(mark: str) -> bool:
-    try:
-        return _mark(psutil.Process(int(mark.split(":")[1]))) == mark
-    except psutil.NoSuchProcess:
-        return False
+    return _mark(find_process(int(mark.split(":")[1]))) == mark
 
 
 def _leave(place: Place) -> None:

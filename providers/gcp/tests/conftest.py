@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -11,9 +12,24 @@ from providers.gcp.tests.standin.server import ComputeServer
 from providers.tests.contract import FLEET
 
 
+class Time:
+    """The backend's clock and the driver's: the present, and what a test lets pass."""
+
+    def __init__(self) -> None:
+        self.passed = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.passed
+
+
 @pytest.fixture
-def backend() -> Iterator[GceBackend]:
-    backend = GceBackend()
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def backend(time: Time) -> Iterator[GceBackend]:
+    backend = GceBackend(time)
     yield backend
     backend.close()
 

@@ -30,7 +30,7 @@ class TestKubernetesProvider(ProviderContract):
     @pytest.fixture
     def vanish(self, cluster: Cluster) -> Act:
         def vanish(provider_id: str) -> None:
-            namespace, name, _ = provider_id.removeprefix("in-cluster://").split("/")
+            namespace, name, _ = provider_id.partition("://")[2].split("/")
             cluster.kubectl("delete", "pod", name, "-n", namespace, "--now")
 
         return vanish

@@ -21,6 +21,7 @@ from providers.errors import ProviderError
 from providers.registry import UnknownProvider
 from proxyfleet.fleet.admin.badges import badge, readiness_badge
 from proxyfleet.fleet.backends import providers
+from proxyfleet.fleet.completeness import MirrorIncomplete
 from proxyfleet.fleet.models import ProviderState
 from proxyfleet.fleet.orphans import sweep
 
@@ -90,6 +91,8 @@ class ProviderStateAdmin(ModelAdmin):
             raise Http404 from None
         except ProviderError as error:
             problem = f"{entry} can't be asked now ({error.reason}): {error}"
+        except MirrorIncomplete as error:
+            problem = f"Refused: {error}"
         return self._render(
             request, "admin/fleet/provider_dry_run.html", title=entry, orphans=_table(found, now), problem=problem
         )

@@ -28,10 +28,12 @@ def test_up_says_how_to_reach_it_and_down_leaves_nothing(tmp_path: Path) -> None
         assert said == "namespace/mine created\n"
         daemon = Daemon("api-server", state).process()
         assert daemon is not None
-        family = [daemon, *daemon.children(recursive=True)]
+        family = [psutil.Process(daemon.pid), *psutil.Process(daemon.pid).children(recursive=True)]
         assert {"etcd", "kube-apiserver"} <= {process.name() for process in family}
         run(state, "up")
-        assert Daemon("api-server", state).process() == daemon
+        again = Daemon("api-server", state).process()
+        assert again is not None
+        assert (again.pid, again.birth) == (daemon.pid, daemon.birth)
     finally:
         run(state, "down")
     assert psutil.wait_procs(family, timeout=10)[1] == []
@@ -40,9 +42,8 @@ def test_up_says_how_to_reach_it_and_down_leaves_nothing(tmp_path: Path) -> None
 
 def test_a_stranger_with_a_recorded_number_is_left_alone(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as stranger:
-        born = psutil.Process(stranger.pid).create_time()
         daemon = Daemon("api-server", tmp_path)
-        (tmp_path / "api-server.json").write_text(json.dumps({"pid": stranger.pid, "birth": born - 1}))
+        (tmp_path / "api-server.json").write_text(json.dumps({"pid": stranger.pid, "birth": "earlier"}))
         assert daemon.process() is None
         daemon.stop()
         with pytest.raises(subprocess.TimeoutExpired):

@@ -55,6 +55,8 @@ class Cloud:
         self.denied: set[str] = set()
         """Permissions that the account lacks."""
         self.instance_quota: int | None = None
+        self.page_limit = 500
+        """A page may always hold less than was asked for."""
         self.machines: list[Machine] = []
         self.operations: dict[str, Operation] = {}
         self._requests: dict[str, Operation] = {}
@@ -165,7 +167,7 @@ class Cloud:
 
     def _aggregated_list(self, request: Request) -> Json:
         matches = parse_filter(request.query.get("filter", ""))
-        size = int(request.query.get("maxResults", "500")) or 500
+        size = min(int(request.query.get("maxResults", "500")) or 500, self.page_limit)
         start = int(request.query.get("pageToken") or 0)
         found = sorted((m for m in self.machines if matches(m)), key=lambda m: (m.zone, m.name))
         places = [(m.zone, m) for m in found if m.zone not in self.unreachable]
