@@ -55,7 +55,9 @@ class BehaviourProfile:
     address: AddressSource
     list_consistency: ListConsistency
     call_deadline_seconds: float
-    """Longest time that one call may take before the driver gives up with ``Unavailable``."""
+    """Longest time that one call but ``create`` may take before the driver gives up with ``Unavailable``."""
+    create_deadline_seconds: float
+    """The same of ``create``, which may have an image to fetch or a boot to wait for."""
     poll_seconds: float
     """How often a changing instance is looked at."""
     relist_seconds: float

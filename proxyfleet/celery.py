@@ -15,9 +15,11 @@ from celery.schedules import schedule
 from celery.signals import setup_logging, worker_process_init
 from kombu import Queue
 
+from providers.base import BehaviourProfile
 from providers.config import EXTERNAL, load_providers_config
 from providers.profiles import profile_of
 from proxyfleet.conf import Settings, settings
+from proxyfleet.fleet.limits import TimeLimits, task_limits
 from proxyfleet.fleet.queues import DEFAULT_QUEUE, queue_of
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
@@ -36,8 +38,8 @@ class Every(schedule):
         return min(estimate, timedelta(seconds=self.seconds))
 
 
-def beat_schedule(relist_seconds: Mapping[str, float], conf: Settings) -> dict[str, dict[str, Any]]:
-    """All that happens by the clock. ``relist_seconds`` has one item for each provider entry.
+def beat_schedule(profiles: Mapping[str, BehaviourProfile], conf: Settings) -> dict[str, dict[str, Any]]:
+    """All that happens by the clock. ``profiles`` tells how the driver of each provider entry behaves.
 
     A message that no worker took before the next one is due expires: work does not pile up while workers are away.
     """
@@ -46,27 +48,31 @@ def beat_schedule(relist_seconds: Mapping[str, float], conf: Settings) -> dict[s
         "prune history": _every(3600, "leasing.prune", queue=DEFAULT_QUEUE),
         "prune events": _every(3600, "fleet.prune_events", queue=DEFAULT_QUEUE),
     }
-    for entry in [*relist_seconds, EXTERNAL]:
-        queue = queue_of(entry)
+    for entry, profile in {**profiles, EXTERNAL: profile_of(EXTERNAL)}.items():
+        queue, limits = queue_of(entry), task_limits(profile)
         table |= {
-            f"reconcile {entry}": _every(conf.reconcile_interval, "fleet.reconcile", queue=queue, entry=entry),
+            f"reconcile {entry}": _every(
+                conf.reconcile_interval, "fleet.reconcile", queue=queue, limits=limits, entry=entry
+            ),
             f"probe {entry}": _every(conf.probe_interval, "health.probe_due", queue=queue, entry=entry),
         }
-    for entry, relist in relist_seconds.items():
-        queue = queue_of(entry)
+    for entry, profile in profiles.items():
+        queue, limits = queue_of(entry), task_limits(profile)
         table |= {
-            f"relist {entry}": _every(relist, "fleet.relist", queue=queue, entry=entry),
-            f"collect orphans of {entry}": _every(conf.gc_interval, "fleet.collect_orphans", queue=queue, entry=entry),
+            f"relist {entry}": _every(profile.relist_seconds, "fleet.relist", queue=queue, limits=limits, entry=entry),
+            f"collect orphans of {entry}": _every(
+                conf.gc_interval, "fleet.collect_orphans", queue=queue, limits=limits, entry=entry
+            ),
         }
     return table
 
 
-def _every(seconds: float, task: str, *, queue: str, **kwargs: Any) -> dict[str, Any]:
+def _every(seconds: float, task: str, *, queue: str, limits: TimeLimits | None = None, **kwargs: Any) -> dict[str, Any]:
     return {
         "task": task,
         "schedule": Every(seconds),
         "kwargs": kwargs,
-        "options": {"queue": queue, "expires": max(seconds, MESSAGE_EXPIRES)},
+        "options": {"queue": queue, "expires": max(seconds, MESSAGE_EXPIRES), **(limits or {})},
     }
 
 
@@ -78,7 +84,6 @@ def _make_app(conf: Settings) -> Celery:
     profiles = {
         entry.name: profile_of(entry.type) for entry in load_providers_config(conf.providers_config).entries.values()
     }
-    relist_seconds = {name: profile.relist_seconds for name, profile in profiles.items()}
     app = Celery("proxyfleet")
     app.conf.update(
         broker_url=conf.broker_url.get_secret_value(),
@@ -102,7 +107,7 @@ def _make_app(conf: Settings) -> Celery:
         worker_send_task_events=True,
         task_send_sent_event=True,
         timezone="UTC",
-        beat_schedule=beat_schedule(relist_seconds, conf),
+        beat_schedule=beat_schedule(profiles, conf),
         beat_max_loop_interval=1,
     )
     app.autodiscover_tasks(["proxyfleet.fleet", "health", "leasing"])

@@ -42,7 +42,7 @@ from proxyfleet.fleet.models import Proxy, ProxyEvent
 from proxyfleet.fleet.operations import NotAllowed
 from proxyfleet.fleet.phases import Phase, Verdict
 from proxyfleet.fleet.reconciler import reconcile
-from proxyfleet.fleet.tests.world import GC_MIN_AGE, World, new_world
+from proxyfleet.fleet.tests.world import GC_MIN_AGE, HOLD, World, new_world
 
 ENTRIES = ("east", "west")
 NAMES = ("a", "b", "c")
@@ -184,7 +184,7 @@ class Fleet(RuleBasedStateMachine):
     @rule(pk=proxies)
     def a_message_is_delivered_twice(self, pk: int) -> None:
         for _ in range(2):
-            if held := claims.claim(pk, self.world.now):
+            if held := claims.claim(pk, self.world.now, hold_for=HOLD):
                 with suppress(Crash):
                     reconcile(held, self.world.providers, self.world.now)
 

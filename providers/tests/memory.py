@@ -252,6 +252,7 @@ class MemoryProvider:
         address=AddressSource.BACKEND,
         list_consistency=ListConsistency.IMMEDIATE,
         call_deadline_seconds=5,
+        create_deadline_seconds=5,
         poll_seconds=1,
         relist_seconds=10,
         check_covers="every zone that instances are in or that is unreachable",

@@ -17,7 +17,7 @@ from providers.config import EXTERNAL
 from proxyfleet.fleet.conditions import Condition, merge
 from proxyfleet.fleet.models import Proxy, ProxyEvent
 from proxyfleet.fleet.outcomes import Change
-from proxyfleet.fleet.phases import CLAIM, TRANSITIONS, Phase, Verdict
+from proxyfleet.fleet.phases import TRANSITIONS, Phase, Verdict
 from proxyfleet.fleet.ports import ports
 
 
@@ -31,15 +31,18 @@ class Claim:
     token: uuid.UUID
 
 
-def claim(proxy_id: int, now: datetime) -> Claim | None:
+def claim(proxy_id: int, now: datetime, *, hold_for: timedelta) -> Claim | None:
     """Hold one proxy. None when another run holds it, or it is gone."""
-    return _take("id = %(id)s", {"id": proxy_id}, now)
+    return _take("id = %(id)s", {"id": proxy_id}, now, hold_for)
 
 
-def claim_next(entry: str, configured: frozenset[str], now: datetime, *, limit: int) -> Claim | None:
+def claim_next(
+    entry: str, configured: frozenset[str], now: datetime, *, limit: int, hold_for: timedelta
+) -> Claim | None:
     """Hold a proxy of this entry: one whose run has died, else the one that has been due for longest.
 
-    None when there is neither, or ``limit`` are held already.
+    None when there is neither, or ``limit`` are held already. ``hold_for`` must outlast a step: a run that dies keeps
+    its proxy from the others for that long, and one that takes longer does its step in vain.
     """
     # Two look-ups that an index answers each: when ten thousand are due, none of them is sorted for each claim.
     condition = """
@@ -62,10 +65,10 @@ def claim_next(entry: str, configured: frozenset[str], now: datetime, *, limit: 
     """
     lane = "NOT lane = ANY(%(lanes)s)" if entry == EXTERNAL else "lane = %(entry)s"
     values = {"entry": entry, "lanes": list(configured), "limit": limit}
-    return _take(condition.format(lane=lane), values, now)
+    return _take(condition.format(lane=lane), values, now, hold_for)
 
 
-def _take(condition: str, values: dict[str, Any], now: datetime) -> Claim | None:
+def _take(condition: str, values: dict[str, Any], now: datetime, hold_for: timedelta) -> Claim | None:
     token = uuid.uuid4()
     # Clears `next_reconcile_at`; whoever changes something meanwhile sets it again, for the run that follows.
     statement = f"""
@@ -74,7 +77,7 @@ def _take(condition: str, values: dict[str, Any], now: datetime) -> Claim | None
         RETURNING id
     """  # noqa: S608  the conditions are the two above
     with connection.cursor() as cursor:
-        cursor.execute(statement, values | {"token": token, "until": now + CLAIM, "now": now})
+        cursor.execute(statement, values | {"token": token, "until": now + hold_for, "now": now})
         row = cursor.fetchone()
     if row is None:
         return None
@@ -82,11 +85,10 @@ def _take(condition: str, values: dict[str, Any], now: datetime) -> Claim | None
     return Claim(proxy, token) if proxy else None
 
 
-def apply(held: Claim, change: Change, *, now: datetime, hold_for: timedelta | None = None) -> None:
+def apply(held: Claim, change: Change, *, now: datetime, keep: bool = False) -> None:
     """Write ``change``, its events and what it means for leases in one transaction.
 
-    With ``hold_for`` the claim is kept for that long; without, it is given back.
-    Raises ClaimLost, and writes nothing, when the claim is no longer ours.
+    The claim is given back, unless told to ``keep`` it. Raises ClaimLost when it is no longer ours; nothing is written.
     """
     with transaction.atomic():
         current = Proxy.objects.select_for_update(no_key=True).filter(pk=held.proxy.pk, claim_token=held.token).first()
@@ -111,12 +113,10 @@ def apply(held: Claim, change: Change, *, now: datetime, hold_for: timedelta | N
         if not _VISIBLE.isdisjoint(dirty):
             current.revision += 1
             dirty.append("revision")
-        if hold_for is None:
+        if not keep:
             current.claim_token = current.claim_expires_at = None
             if change.next_reconcile_at is not None:
                 current.next_reconcile_at = min(filter(None, (current.next_reconcile_at, change.next_reconcile_at)))
-        else:
-            current.claim_expires_at = now + hold_for
         current.save(update_fields=[*dirty, "claim_token", "claim_expires_at", "next_reconcile_at"])
         _append_events(current, change, before, now)
         if after is not before:

@@ -65,7 +65,6 @@ class Snapshot:
     instance_failures: int
     known_error: tuple[str, str] | None
     """Reason and message of the provider's error that the proxy shows already."""
-    call_deadline: timedelta
     poll: timedelta
     """How often the provider's driver wants a changing instance to be looked at."""
     delete_is_final: bool

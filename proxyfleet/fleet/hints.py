@@ -14,6 +14,7 @@ from django.db.models.functions import Coalesce, Least
 from kombu.exceptions import OperationalError
 
 from proxyfleet.fleet.backends import lane_of, providers
+from proxyfleet.fleet.limits import TimeLimits, task_limits
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.queues import queue_of
 
@@ -41,15 +42,16 @@ def wake(proxy_ids: Iterable[int], now: datetime) -> None:
 def kick(lanes: Iterable[str]) -> None:
     """Tell the workers of these provider entries that something is due."""
     for lane in lanes:
-        send("fleet.reconcile", queue=queue_of(lane), entry=lane)
+        limits = task_limits(providers().profile(lane))
+        send("fleet.reconcile", queue=queue_of(lane), limits=limits, entry=lane)
 
 
-def send(task: str, *, queue: str, **kwargs: object) -> None:
+def send(task: str, *, queue: str, limits: TimeLimits | None = None, **kwargs: object) -> None:
     """Publish a task that the schedule would do later anyway; a broker that is down costs the hint, nothing else."""
     if time.monotonic() < _Broker.silent_until:
         return
     try:
-        current_app.send_task(task, kwargs=kwargs, queue=queue)
+        current_app.send_task(task, kwargs=kwargs, queue=queue, **(limits or TimeLimits()))
     except OperationalError as error:
         _Broker.silent_until = time.monotonic() + SILENCE_SECONDS
         logger.warning(

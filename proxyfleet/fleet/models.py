@@ -122,6 +122,12 @@ class Proxy(models.Model):
     health_changed_at = models.DateTimeField(null=True, editable=False)
     egress_ip = models.GenericIPAddressField(null=True, editable=False)
 
+    # Status: written by the bridge to the cluster.
+    # The revision that the custom resource shows.
+    published_revision = models.PositiveBigIntegerField(default=0, editable=False)
+    # The last event of this proxy that the cluster has been told of.
+    published_event = models.PositiveBigIntegerField(default=0, editable=False)
+
     # The provider entry whose queue works on this proxy: that of the instance, while there is one.
     lane = models.GeneratedField(
         expression=Case(
@@ -157,6 +163,11 @@ class Proxy(models.Model):
             ),
             models.Index(
                 fields=["claim_expires_at"], condition=models.Q(claim_token__isnull=False), name="proxy_claimed"
+            ),
+            models.Index(
+                fields=["id"],
+                condition=models.Q(origin=Origin.CLUSTER, revision__gt=F("published_revision")),
+                name="proxy_unpublished",
             ),
             models.Index(fields=["provider", "phase"], name="proxy_provider_phase"),
             models.Index(fields=["namespace", "name", "id"], name="proxy_order"),
@@ -252,9 +263,59 @@ class ProviderState(models.Model):
     orphans = models.JSONField(default=list)
     orphans_error = models.TextField(blank=True)
 
+    # What the last check of the backend said: written by health, when it changes.
+    # None: not checked yet.
+    check_ready = models.BooleanField(null=True)
+    check_reason = models.CharField(max_length=64, blank=True)
+    check_message = models.TextField(blank=True)
+    # One for each host, node or zone: name, ready, reason, message, lastTransitionTime.
+    check_targets = models.JSONField(default=list)
+    check_changed_at = models.DateTimeField(null=True)
+
     class Meta:
         verbose_name = "provider"
         ordering: ClassVar = ["entry"]
 
     def __str__(self) -> str:
         return self.entry
+
+
+class SecretUse(models.TextChoices):
+    """What a Secret of the cluster may be used for: its owner says so by a label."""
+
+    CLOUD_INIT = "cloud-init", "cloud-init"
+    CREDENTIALS = "proxy-credentials", "proxy credentials"
+
+
+class MirroredSecret(models.Model):
+    """A labelled Secret of the cluster, for workers that have no way to it. Written by the bridge."""
+
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    use = models.CharField(max_length=20, choices=SecretUse)
+    # As in the Secret: base64 by key.
+    data = models.JSONField(default=dict)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["namespace", "name", "use"], name="mirrored_secret_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} ({self.use})"
+
+
+class ClusterMirror(models.Model):
+    """Whether the rows show all of the cluster's Proxy objects: one row, the leading bridge's sign of life."""
+
+    id = models.BooleanField(primary_key=True, default=True)
+    # The first lists were done and the watches alive at this moment.
+    complete_at = models.DateTimeField(null=True)
+    # The only one that is watched; empty: all of them.
+    namespace = models.CharField(max_length=63, blank=True)
+
+    class Meta:
+        constraints: ClassVar = [models.CheckConstraint(condition=models.Q(id=True), name="cluster_mirror_single")]
+
+    def __str__(self) -> str:
+        return self.namespace or "all namespaces"

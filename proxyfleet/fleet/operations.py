@@ -31,11 +31,24 @@ class NotAllowed(Exception):
 
 
 def declare(
-    namespace: str, name: str, spec: Mapping[str, Any], *, actor: str, now: datetime, uid: UUID | None = None
+    namespace: str,
+    name: str,
+    spec: Mapping[str, Any],
+    *,
+    actor: str,
+    now: datetime,
+    origin: Origin = Origin.DATABASE,
+    uid: UUID | None = None,
+    generation: int = 1,
 ) -> Proxy:
-    """A new proxy. Raises InvalidSpec when the spec or the name is wrong, NameTaken when there is one already."""
+    """A new proxy; that of a custom resource has its ``uid`` and ``generation``.
+
+    Raises InvalidSpec when the spec or the name is wrong, NameTaken when there is one already.
+    """
     check_identity(namespace, name)
-    proxy = Proxy(namespace=namespace, name=name, origin=Origin.DATABASE, created_at=now, phase_changed_at=now)
+    proxy = Proxy(
+        namespace=namespace, name=name, origin=origin, generation=generation, created_at=now, phase_changed_at=now
+    )
     if uid is not None:
         proxy.uid = uid
     proxy.spec = ProxySpec.parse(spec)
@@ -53,22 +66,31 @@ def declare(
     return proxy
 
 
-def update(proxy_id: int, spec: Mapping[str, Any], *, actor: str, now: datetime) -> Proxy:
-    """Another spec for a proxy that exists; the same spec changes nothing. Raises InvalidSpec, NotAllowed."""
+def update(
+    proxy_id: int, spec: Mapping[str, Any], *, actor: str, now: datetime, generation: int | None = None
+) -> Proxy:
+    """Another spec for a proxy that exists; the same spec changes nothing. Raises InvalidSpec, NotAllowed.
+
+    ``generation`` is that of the custom resource the spec comes from: one that is not newer than the row's comes late
+    and changes nothing. Without, the row counts for itself.
+    """
     wanted = ProxySpec.parse(spec)
     with transaction.atomic():
         proxy = _locked(proxy_id)
+        if generation is not None and generation <= proxy.generation:
+            return proxy
         if wanted.mode != proxy.mode:
             raise InvalidSpec({"mode": [f"is immutable: the proxy is {proxy.mode}; delete it and declare another"]})
         before = {column: getattr(proxy, column) for column in SPEC_COLUMNS}
         proxy.spec = wanted
         changed = [column for column in SPEC_COLUMNS if getattr(proxy, column) != before[column]]
-        if not changed:
+        if not changed and generation is None:
             return proxy
         _forget_backoff(proxy)
-        proxy.generation += 1
+        proxy.generation = generation or proxy.generation + 1
         proxy.save(update_fields=[*changed, "generation", *_BACKOFF])
-        _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=", ".join(changed))
+        if changed:
+            _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=", ".join(changed))
         ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
         hints.wake([proxy.pk], now)
     return proxy

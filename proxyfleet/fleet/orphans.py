@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
@@ -27,11 +28,15 @@ class Orphan:
     proxy_uid: str
     created_at: str
     action: str
-    """deleted, would delete, kept (adopted meanwhile), left (over the cap) or failed."""
+    """deleted, would delete, kept (adopted meanwhile), left (for the next sweep) or failed."""
     message: str = ""
 
 
-def sweep(entry: str, now: datetime, *, dry_run: bool = False) -> list[Orphan]:
+def _always() -> bool:
+    return True
+
+
+def sweep(entry: str, now: datetime, *, dry_run: bool = False, has_time: Callable[[], bool] = _always) -> list[Orphan]:
     """Collect the orphans of a configured entry, within the limits of the settings.
 
     Raises UnknownProvider, and the ProviderError of a backend that can't be asked.
@@ -44,14 +49,23 @@ def sweep(entry: str, now: datetime, *, dry_run: bool = False) -> list[Orphan]:
         min_age=timedelta(seconds=conf.gc_min_age),
         max_deletes=conf.gc_max_deletes,
         dry_run=dry_run,
+        has_time=has_time,
     )
 
 
 def collect_orphans(
-    entry: str, provider: Provider, now: datetime, *, min_age: timedelta, max_deletes: int, dry_run: bool = False
+    entry: str,
+    provider: Provider,
+    now: datetime,
+    *,
+    min_age: timedelta,
+    max_deletes: int,
+    dry_run: bool = False,
+    has_time: Callable[[], bool] = _always,
 ) -> list[Orphan]:
     """Delete, at most ``max_deletes`` of them, the orphans at one provider entry that are older than ``min_age``.
 
+    Begins no delete once ``has_time`` says no: a slow backend must not keep its entry's workers from the proxies.
     Raises the ProviderError of a listing that failed; what a partial listing does not show is left for the next sweep.
     """
     listed = provider.list()
@@ -64,6 +78,8 @@ def collect_orphans(
             found.append(_report(stray, "left", f"more than {max_deletes} in one sweep"))
         elif dry_run:
             found.append(_report(stray, "would delete"))
+        elif not has_time():
+            found.append(_report(stray, "left", "this sweep's time was up"))
         else:
             found.append(_delete(stray, provider, now, min_age))
     if not dry_run:

@@ -94,11 +94,6 @@ TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     Phase.TERMINATING: frozenset(),  # deletion is never taken back; the row goes
 }
 
-CLAIM = timedelta(seconds=60)
-"""How long one run may hold a proxy between two signs of life; a worker that died loses it after this."""
-
-CALL_MARGIN = timedelta(seconds=30)
-"""Added to a provider call's own deadline when a claim is extended over it."""
 
 TRANSIENT_BACKOFF = (timedelta(seconds=2), timedelta(minutes=5))
 """First and longest wait after an error of the road to the backend."""

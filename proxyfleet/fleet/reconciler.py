@@ -18,7 +18,7 @@ from proxyfleet.fleet.decisions import decide, wants_observation
 from proxyfleet.fleet.facts import Gone, Observation, Seen, Snapshot, Unobserved, Unreadable
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.outcomes import Outcome, conclude, prepare
-from proxyfleet.fleet.phases import CALL_MARGIN, Phase
+from proxyfleet.fleet.phases import Phase
 from proxyfleet.fleet.ports import ports
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def _step(held: Claim, providers: Providers, now: datetime) -> None:
     observation = _observe(snapshot, providers, now)
     action = decide(snapshot, observation, now)
     if before := prepare(snapshot, action):
-        claims.apply(held, before, now=now, hold_for=snapshot.call_deadline + CALL_MARGIN)
+        claims.apply(held, before, now=now, keep=True)
     try:
         outcome = _act(action, held.proxy, snapshot, user_data, providers)
     except ProviderError as error:
@@ -96,7 +96,6 @@ def take_snapshot(
         call_errors=proxy.call_errors,
         instance_failures=proxy.instance_failures,
         known_error=(provisioned["reason"], provisioned["message"]) if provisioned else None,
-        call_deadline=timedelta(seconds=profile.call_deadline_seconds),
         poll=timedelta(seconds=profile.poll_seconds),
         delete_is_final=profile.delete is DeleteStyle.GONE,
         retry_at=proxy.retry_at,

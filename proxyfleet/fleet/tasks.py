@@ -13,15 +13,13 @@ from providers.errors import ProviderError
 from proxyfleet.conf import settings
 from proxyfleet.fleet import claims, hints
 from proxyfleet.fleet.backends import providers
+from proxyfleet.fleet.limits import TURN, step_limit
 from proxyfleet.fleet.models import ProxyEvent
 from proxyfleet.fleet.orphans import sweep
 from proxyfleet.fleet.reconciler import reconcile as reconcile_claimed
 from proxyfleet.fleet.relist import relist as relist_entry
 
 logger = logging.getLogger(__name__)
-
-TURN_SECONDS = 20
-"""After this long a run hands on to a fresh message, well before the task's time limit."""
 
 
 @shared_task(name="fleet.reconcile")
@@ -30,9 +28,10 @@ def reconcile(*, entry: str) -> int:
     known = providers()
     configured = frozenset(known.names())
     limit = settings().provider_concurrency
-    turn_ends = time.monotonic() + TURN_SECONDS
+    hold_for = step_limit(known.profile(entry))
+    turn_ends = _turn_ends()
     steps = 0
-    while held := claims.claim_next(entry, configured, timezone.now(), limit=limit):
+    while held := claims.claim_next(entry, configured, timezone.now(), limit=limit, hold_for=hold_for):
         reconcile_claimed(held, known, timezone.now())
         steps += 1
         if time.monotonic() > turn_ends:
@@ -55,7 +54,8 @@ def relist(*, entry: str) -> int:
 def collect_orphans(*, entry: str) -> int:
     """Delete the orphans of one provider entry; returns how many were found."""
     try:
-        found = sweep(entry, timezone.now())
+        turn_ends = _turn_ends()
+        found = sweep(entry, timezone.now(), has_time=lambda: time.monotonic() < turn_ends)
     except ProviderError as error:
         logger.warning("Orphans of %s can't be looked for: %s", entry, error.detail)
         return 0
@@ -68,3 +68,8 @@ def prune_events() -> int:
     oldest = timezone.now() - timedelta(days=settings().event_retention_days)
     deleted, _ = ProxyEvent.objects.filter(at__lt=oldest).delete()
     return deleted
+
+
+def _turn_ends() -> float:
+    """By the monotonic clock."""
+    return time.monotonic() + TURN.total_seconds()

@@ -15,6 +15,7 @@ from proxyfleet.fleet.models import Proxy
 pytestmark = pytest.mark.django_db
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HOLD = timedelta(seconds=60)
 CONFIGURED = frozenset({"here"})
 
 
@@ -27,7 +28,7 @@ def due(name: str, seconds: int, **columns: object) -> Proxy:
 
 def turns(entry: str = "here") -> list[str]:
     names = []
-    while held := claims.claim_next(entry, CONFIGURED, NOW, limit=100):
+    while held := claims.claim_next(entry, CONFIGURED, NOW, limit=100, hold_for=HOLD):
         names.append(held.proxy.name)
     return names
 
@@ -51,7 +52,7 @@ def test_no_claim_reads_the_whole_table(entry: str) -> None:
     due("one", 1)
     due("other", 1, provider="gone")
     with CaptureQueriesContext(connection) as queries:
-        assert claims.claim_next(entry, CONFIGURED, NOW, limit=100)
+        assert claims.claim_next(entry, CONFIGURED, NOW, limit=100, hold_for=HOLD)
     statement = next(query["sql"] for query in queries if query["sql"].lstrip().startswith("UPDATE"))
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")

@@ -11,6 +11,7 @@ from providers.errors import Unavailable
 from providers.instances import Identity, InstanceRequest
 from providers.tests.memory import Call, Fault, refuse
 from proxyfleet.fleet.models import ProviderState, Proxy, ProxyEvent
+from proxyfleet.fleet.orphans import collect_orphans
 from proxyfleet.fleet.tests.world import GC_MIN_AGE, World
 
 
@@ -135,3 +136,14 @@ def test_a_listing_that_fails_is_an_error_of_the_sweep(world: World) -> None:
     world.backend.faults[Call.LIST].append(refuse(Unavailable("down")))
     with pytest.raises(Unavailable):
         world.collect_orphans()
+
+
+def test_a_slow_backend_does_not_keep_the_sweep_beyond_its_turn(world: World) -> None:
+    for _ in range(3):
+        make_instance(world)
+    world.now += GC_MIN_AGE
+    turns = iter([True, False, False])
+    found = collect_orphans(
+        "mem", world.providers.get("mem"), world.now, min_age=GC_MIN_AGE, max_deletes=10, has_time=lambda: next(turns)
+    )
+    assert [orphan.action for orphan in found] == ["deleted", "left", "left"]

@@ -10,10 +10,10 @@ import pytest
 from providers.errors import AuthenticationFailed, Conflict, InvalidRequest, QuotaExceeded, Unavailable
 from providers.tests.memory import Call, Crash, Fault, Life, lose_response, raising, refuse
 from proxyfleet.fleet import claims, operations
-from proxyfleet.fleet.models import Proxy, ProxyEvent
+from proxyfleet.fleet.models import Origin, Proxy, ProxyEvent
 from proxyfleet.fleet.phases import Verdict
 from proxyfleet.fleet.reconciler import reconcile
-from proxyfleet.fleet.tests.world import World
+from proxyfleet.fleet.tests.world import HOLD, World
 
 
 def test_a_declared_proxy_becomes_ready(world: World) -> None:
@@ -391,7 +391,7 @@ def test_a_result_that_comes_after_the_claim_was_lost_is_dropped(world: World) -
         assert world.ready(proxy).phase == "Ready"
 
     world.backend.faults[Call.CREATE].append(Fault(before=another_worker_takes_over))
-    held = claims.claim(proxy.pk, world.now)
+    held = claims.claim(proxy.pk, world.now, hold_for=HOLD)
     assert held is not None
     reconcile(held, world.providers, world.now)
     assert world.read(proxy).phase == "Ready"
@@ -433,5 +433,21 @@ def test_one_entry_holds_only_so_many_at_a_time(world: World) -> None:
     for _ in range(6):
         world.declare()
     configured = frozenset(world.providers.names())
-    held = [claims.claim_next("mem", configured, world.now, limit=4) for _ in range(6)]
+    held = [claims.claim_next("mem", configured, world.now, limit=4, hold_for=HOLD) for _ in range(6)]
     assert sum(claim is not None for claim in held) == 4
+
+
+def test_a_custom_resource_counts_its_generations_itself(world: World) -> None:
+    proxy = operations.declare(
+        "default", "cr", {"provider": "mem"}, actor="cluster", now=world.now, origin=Origin.CLUSTER, generation=4
+    )
+
+    def told(generation: int, **spec: object) -> tuple[int, int, int]:
+        operations.update(proxy.pk, {"provider": "mem", **spec}, actor="cluster", now=world.now, generation=generation)
+        row = world.settle(proxy)
+        return row.generation, row.observed_generation, row.max_leases
+
+    assert told(7, maxLeases=3) == (7, 7, 3)
+    assert told(6, maxLeases=9) == (7, 7, 3), "an event that comes late changes nothing"
+    assert told(8, maxLeases=3) == (8, 8, 3), "a change that is none to us is observed all the same"
+    assert world.history(proxy).count("SpecChanged") == 1

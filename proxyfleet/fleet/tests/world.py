@@ -18,6 +18,7 @@ from providers.registry import Providers
 from providers.tests.memory import Machine, MemoryBackend, MemoryProvider
 from proxyfleet.conf import settings
 from proxyfleet.fleet import claims, operations
+from proxyfleet.fleet.limits import step_limit
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.orphans import Orphan, collect_orphans
 from proxyfleet.fleet.phases import Verdict
@@ -27,6 +28,8 @@ from proxyfleet.fleet.relist import relist
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GC_MIN_AGE = timedelta(minutes=10)
+HOLD = step_limit(MemoryProvider.profile)
+"""How long a run of the reconciler holds its proxy."""
 
 
 class MemoryProviders(Providers):
@@ -80,7 +83,7 @@ class World:
 
     def step(self, proxy: Proxy) -> Proxy:
         """One run of the reconciler for this proxy, whether due or not; returns the row as it is then."""
-        held = claims.claim(proxy.pk, self.now)
+        held = claims.claim(proxy.pk, self.now, hold_for=HOLD)
         assert held is not None, f"{proxy} is held by another run"
         reconcile(held, self.providers, self.now)
         return self.read(proxy)
@@ -90,7 +93,7 @@ class World:
         configured = frozenset(self.providers.names())
         steps = 0
         for lane in (*self.providers.names(), EXTERNAL):
-            while steps < limit and (held := claims.claim_next(lane, configured, self.now, limit=4)):
+            while steps < limit and (held := claims.claim_next(lane, configured, self.now, limit=4, hold_for=HOLD)):
                 reconcile(held, self.providers, self.now)
                 steps += 1
         return steps
