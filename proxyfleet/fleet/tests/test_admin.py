@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from providers.errors import Unavailable
-from providers.tests.memory import Call, refuse
+from providers.tests.backend import Call, refuse
 from proxyfleet.fleet import operations
 from proxyfleet.fleet.models import Proxy, ProxyEvent
 from proxyfleet.fleet.roles import Role

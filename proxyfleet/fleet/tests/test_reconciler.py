@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from providers.errors import AuthenticationFailed, Conflict, InvalidRequest, QuotaExceeded, Unavailable
-from providers.tests.memory import Call, Crash, Fault, Life, lose_response, raising, refuse
+from providers.tests.backend import Call, Crash, Fault, Life, lose_response, raising, refuse
 from proxyfleet.fleet import claims, operations
 from proxyfleet.fleet.models import Origin, Proxy, ProxyEvent
 from proxyfleet.fleet.phases import Verdict
