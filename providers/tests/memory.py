@@ -10,6 +10,7 @@ from threading import Lock
 from typing import ClassVar
 
 from providers.base import AddressSource, BehaviourProfile, CreateStyle, DeleteStyle, ListConsistency, Provider
+from providers.checks import CheckReason
 from providers.errors import Conflict, InstanceNotFound, InvalidRequest, Unavailable
 from providers.instances import Identity, Instance, InstanceList, InstanceRequest, InstanceState, TargetCheck
 from providers.registry import entry_of
@@ -218,7 +219,8 @@ class MemoryProvider:
         zones = {machine.zone for machine in self._backend.of_entry(self._entry)}
         down = self._backend.unreachable_zones
         for zone in sorted(zones | down | {DEFAULT_ZONE}):
-            yield TargetCheck(name=zone, ready=zone not in down, reason="Unreachable" if zone in down else "Healthy")
+            reason = CheckReason.UNREACHABLE if zone in down else CheckReason.HEALTHY
+            yield TargetCheck(name=zone, ready=zone not in down, reason=reason)
 
     def _require_own(self, provider_id: str) -> None:
         if entry_of(provider_id) != self._entry:
