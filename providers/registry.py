@@ -31,6 +31,7 @@ class Driver:
 
 
 DRIVERS: Mapping[str, Driver] = {
+    "proxmox": Driver("providers.proxmox.driver", "ProxmoxProvider", needs="the package requests"),
     "process": Driver("providers.process.driver", "ProcessProvider", needs="a POSIX system (Linux, macOS or WSL)"),
 }
 
