@@ -70,7 +70,7 @@ LIVES = st.builds(
 
 BACKENDS: dict[str, tuple[MakeBackend, int]] = {
     "memory": (MemoryBackend, 1),
-    "proxmox": (PveBackend, 50),
+    "proxmox": (PveBackend, 100),
 }
 """What the schedules run on, and how many on the backend in memory stand against one there: a server costs more."""
 

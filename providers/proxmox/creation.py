@@ -53,7 +53,7 @@ class Creation:
             found = self._existing(items)
             plan = plan_for(self._block, self._request.placement)
             vm = found or self._clone(plan, items)
-            if vm and self._advance(vm, plan):
+            if vm and self._bring_up(vm, plan):
                 return vm
         raise Unavailable(f"gave up on the VM {self._request.name}")
 
@@ -150,27 +150,32 @@ class Creation:
             if vm and vm.record.uid == record.uid:
                 remove(self._api, vm, self._block)
 
-    def _advance(self, vm: Vm, plan: Plan) -> bool:
-        """One step towards a running VM; True once it runs.
+    def _bring_up(self, vm: Vm, plan: Plan) -> bool:
+        """All steps from a clone to a running VM; False when something has changed or is locked, to be looked at again.
 
-        A step names the configuration that it is based on by its digest: of two workers one is told to look again.
+        A change names the configuration that it is based on by its digest: of two workers one is told to look again.
         """
-        if vm.lock:
-            return False
+        found: Vm | None = vm
         try:
-            if self._is_running(vm):
-                return True
-            if fleet_tag(self._fleet_id) not in tags_in(vm.config):
-                self._configure(vm, hardware(self._block, plan.size, self._fleet_id))
-            elif not seed_storage(vm.config, filename := seed_filename(self._fleet_id, vm.record.uid)):
-                self._upload(vm, filename)
-                self._configure(vm, {SEED_DRIVE: f"{self._block.iso_storage}:iso/{filename},media=cdrom"})
-            else:
-                tasks.run(self._api, lambda: str(self._api.post(f"{vm.path}/status/start")))
+            while found and not found.lock:
+                if self._is_running(found):
+                    return True
+                self._step(found, plan)
+                found = read_vm(self._api, {"node": found.node, "vmid": found.vmid})
         except Refused as refused:
             if not (is_missing(refused) or refused.says("checksum mismatch", "already running")):
                 raise
         return False
+
+    def _step(self, vm: Vm, plan: Plan) -> None:
+        filename = seed_filename(self._fleet_id, vm.record.uid)
+        if fleet_tag(self._fleet_id) not in tags_in(vm.config):
+            self._configure(vm, hardware(self._block, plan.size, self._fleet_id))
+        elif not seed_storage(vm.config, filename):
+            self._upload(vm, filename)
+            self._configure(vm, {SEED_DRIVE: f"{self._block.iso_storage}:iso/{filename},media=cdrom"})
+        else:
+            tasks.run(self._api, lambda: str(self._api.post(f"{vm.path}/status/start")))
 
     def _is_running(self, vm: Vm) -> bool:
         return bool(self._api.get(f"{vm.path}/status/current")["status"] == "running")

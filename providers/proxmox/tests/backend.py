@@ -13,7 +13,7 @@ import trustme
 
 from providers.base import BehaviourProfile, Provider
 from providers.blocks import ProxmoxBlock
-from providers.instances import Instance
+from providers.instances import Instance, InstanceRequest
 from providers.proxmox.driver import ProxmoxProvider
 from providers.proxmox.mapping import read_record, state_of
 from providers.proxmox.tests.standin.cluster import TEMPLATE, TOKEN, Cluster, Guest
@@ -45,6 +45,8 @@ class PveBackend(Backend):
         super().__init__()
         self.cluster = _LivingCluster(self, clock)
         self.unreachable_zones = self.cluster.offline
+        self.ports: dict[str, int] = {}
+        """By name: what a proxy listens on is known to its cloud-init alone."""
         self._folder, tls = _secrets()
         self._server = PveServer(self.cluster, tls)
         self._server.__enter__()
@@ -64,11 +66,11 @@ class PveBackend(Backend):
                 "machineTypes": {"small": {}},
             }
         )
-        return ProxmoxProvider(entry=entry, block=block, fleet_id=fleet_id, state_dir=self._folder)
+        return _NotingProvider(self.ports, entry=entry, block=block, fleet_id=fleet_id)
 
     def machines(self) -> tuple[Instance, ...]:
         with self.cluster.lock:
-            return tuple(found for guest in self.cluster.guests.values() if (found := _instance(guest)))
+            return tuple(found for guest in self.cluster.guests.values() if (found := self._instance(guest)))
 
     def vanish(self, provider_id: str) -> None:
         del self.cluster.guests[self._guest(provider_id).vmid]
@@ -85,8 +87,33 @@ class PveBackend(Backend):
         for guest in self.cluster.guests.values():
             guest.agent_refusals = 0
 
+    def _instance(self, guest: Guest) -> Instance | None:
+        record = read_record(guest.config)
+        if record is None:
+            return None
+        return Instance(
+            provider_id=f"{record.entry}://{record.node}/{guest.vmid}/{record.uid}",
+            identity=record.identity,
+            state=state_of({"status": guest.status, "qmpstatus": guest.qmpstatus, "lock": guest.config.get("lock")}),
+            created_at=record.created_at,
+            address=guest.addresses[0] if guest.status == "running" else None,
+            port=self.ports[record.identity.instance_name],
+        )
+
     def _guest(self, provider_id: str) -> Guest:
         return self.cluster.guests[int(provider_id.split("/")[3])]
+
+
+class _NotingProvider(ProxmoxProvider):
+    """Notes which port each request asks for."""
+
+    def __init__(self, ports: dict[str, int], *, entry: str, block: ProxmoxBlock, fleet_id: str) -> None:
+        super().__init__(entry=entry, block=block, fleet_id=fleet_id, state_dir=Path())
+        self._ports = ports
+
+    def create(self, request: InstanceRequest) -> Instance:
+        self._ports[request.name] = request.port
+        return super().create(request)
 
 
 class _LivingCluster(Cluster):
@@ -104,16 +131,3 @@ class _LivingCluster(Cluster):
         if life.fails:
             guest.qmpstatus = "guest-panicked"
         return upid
-
-
-def _instance(guest: Guest) -> Instance | None:
-    record = read_record(guest.config)
-    if record is None:
-        return None
-    return Instance(
-        provider_id=f"{record.entry}://{record.node}/{guest.vmid}/{record.uid}",
-        identity=record.identity,
-        state=state_of({"status": guest.status, "qmpstatus": guest.qmpstatus, "lock": guest.config.get("lock")}),
-        created_at=record.created_at,
-        address=guest.addresses[0] if guest.status == "running" else None,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -21,7 +20,7 @@ from providers.proxmox.driver import ProxmoxProvider
 from providers.proxmox.mapping import vmids_for
 from providers.proxmox.tests.conftest import Open, new_request
 from providers.proxmox.tests.standin.cluster import TEMPLATE, Cluster, PveError
-from providers.proxmox.tests.standin.server import Fault, PveServer, Reset, raising
+from providers.proxmox.tests.standin.server import Fault, PveServer, Reset, breaking, raising
 from providers.tests.contract import settle
 
 
@@ -58,8 +57,7 @@ def test_a_create_that_breaks_anywhere_is_finished_by_the_next(
     """Both before and after what the call does; PVE carries on with a task whose answer got lost."""
     for moment in ("before", "after"):
         request = new_request()
-        fault = Fault(".*", skip=lost, **{moment: raising(Reset())})
-        server.faults.append(fault)
+        server.faults.append(breaking(moment, skip=lost))
         try:
             provider.create(request)
         except Unavailable:
@@ -181,11 +179,9 @@ def test_a_clone_that_goes_on_after_its_worker_died_is_adopted(
     """It has neither name nor description yet, so the next worker waits to see whose it is."""
     cluster.task_seconds = 0.5
     request = new_request()
-    cloning = threading.Event()
-    server.faults.append(Fault("POST .*/clone", after=lambda: (cloning.set(), raising(Reset())())[1]))
+    server.faults.append(Fault("POST .*/clone", after=raising(Reset())))
     with pytest.raises(Unavailable):
         provider.create(request)
-    assert cloning.is_set()
     instance = open_provider().create(request)
     assert [found.provider_id for found in provider.list()] == [instance.provider_id]
     assert len(cluster.guests) == 2

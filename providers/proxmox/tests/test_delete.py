@@ -9,7 +9,7 @@ from providers.proxmox import removal
 from providers.proxmox.driver import ProxmoxProvider
 from providers.proxmox.tests.conftest import Open, new_request
 from providers.proxmox.tests.standin.cluster import ALL_PRIVILEGES, TEMPLATE, TOKEN, Cluster, Guest
-from providers.proxmox.tests.standin.server import Fault, PveServer, Reset, raising
+from providers.proxmox.tests.standin.server import PveServer, breaking
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_it_survives_a_crash_between_every_two_calls(
     broken = 0
     while True:
         provider_id = provider.create(new_request()).provider_id
-        server.faults.append(Fault(".*", skip=broken, **{moment: raising(Reset())}))
+        server.faults.append(breaking(moment, skip=broken))
         try:
             provider.delete(provider_id)
         except Unavailable:

@@ -47,6 +47,14 @@ def raising(error: Exception) -> Callable[[], None]:
     return hook
 
 
+def breaking(moment: str, *, skip: int) -> Fault:
+    """The connection breaks in one call of any kind: ``before`` it is carried out, or ``after``."""
+    hook = raising(Reset())
+    return Fault(
+        ".*", before=hook if moment == "before" else None, after=hook if moment == "after" else None, skip=skip
+    )
+
+
 class PveServer(ThreadingHTTPServer):
     """Serves one cluster at ``url`` until ``close``."""
 
