@@ -47,7 +47,13 @@ def declare(
     """
     check_identity(namespace, name)
     proxy = Proxy(
-        namespace=namespace, name=name, origin=origin, generation=generation, created_at=now, phase_changed_at=now
+        namespace=namespace,
+        name=name,
+        origin=origin,
+        generation=generation,
+        revision=1,
+        created_at=now,
+        phase_changed_at=now,
     )
     if uid is not None:
         proxy.uid = uid
@@ -88,7 +94,7 @@ def update(
             return proxy
         _forget_backoff(proxy)
         proxy.generation = generation or proxy.generation + 1
-        proxy.save(update_fields=[*changed, "generation", *_BACKOFF])
+        _save(proxy, *changed, "generation", *_BACKOFF)
         if changed:
             _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=", ".join(changed))
         ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
@@ -104,7 +110,7 @@ def request_deletion(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
             return proxy
         proxy.deletion_requested_at = now
         _forget_backoff(proxy)
-        proxy.save(update_fields=["deletion_requested_at", *_BACKOFF])
+        _save(proxy, "deletion_requested_at", *_BACKOFF)
         _record(proxy, EventKind.DELETION_REQUESTED, now, actor)
         ports.leases.publish(proxy.pk, leasable=False, max_leases=proxy.max_leases)
         hints.wake([proxy.pk], now)
@@ -118,7 +124,7 @@ def skip_cleanup(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
         if not proxy.skip_cleanup:
             proxy.skip_cleanup = True
             _forget_backoff(proxy)
-            proxy.save(update_fields=["skip_cleanup", *_BACKOFF])
+            _save(proxy, "skip_cleanup", *_BACKOFF)
             _record(proxy, EventKind.SKIP_CLEANUP_REQUESTED, now, actor)
             hints.wake([proxy.pk], now)
     return proxy
@@ -132,7 +138,7 @@ def replace(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
             raise NotAllowed(f"{proxy} is External: what exists elsewhere can't be replaced from here")
         proxy.replacement += 1
         _forget_backoff(proxy)
-        proxy.save(update_fields=["replacement", *_BACKOFF])
+        _save(proxy, "replacement", *_BACKOFF)
         _record(proxy, EventKind.REPLACEMENT_REQUESTED, now, actor)
         hints.wake([proxy.pk], now)
     return proxy
@@ -162,7 +168,7 @@ def _set_cordon(proxy_id: int, actor: str, now: datetime, *, cordoned: bool) -> 
         proxy = _locked(proxy_id)
         if proxy.cordoned != cordoned:
             proxy.cordoned = cordoned
-            proxy.save(update_fields=["cordoned"])
+            _save(proxy, "cordoned")
             _record(proxy, EventKind.CORDONED if cordoned else EventKind.UNCORDONED, now, actor)
             ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
     return proxy
@@ -181,6 +187,12 @@ def _locked(proxy_id: int) -> Proxy:
     if proxy.deletion_requested_at is not None:
         raise NotAllowed(f"{proxy} is being deleted")
     return proxy
+
+
+def _save(proxy: Proxy, *columns: str) -> None:
+    """Write what a person can see to have changed, if only by the event that follows."""
+    proxy.revision += 1
+    proxy.save(update_fields=[*columns, "revision"])
 
 
 def _record(proxy: Proxy, kind: EventKind, now: datetime, actor: str, *, message: str = "") -> None:
