@@ -138,9 +138,9 @@ class ApiServer:
         path = kind.path(namespace=namespace, name=name)
         return self._call("PATCH", path, body=list(operations), content_type="application/json-patch+json")
 
-    def apply(self, kind: Kind, manifest: Object, *, field_manager: str, dry_run: bool = False) -> Object:
-        """Server-side apply, never by force. Raises Conflict with the fields that others own."""
-        query = {"fieldManager": field_manager, "fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
+    def apply(self, kind: Kind, manifest: Object, *, field_manager: str, force: bool = False) -> Object:
+        """Server-side apply. Raises Conflict with the fields that others own, unless they are taken by ``force``."""
+        query = {"fieldManager": field_manager, "fieldValidation": "Strict"} | ({"force": "true"} if force else {})
         body = {"apiVersion": kind.api_version, "kind": kind.name} | manifest
         content_type = "application/apply-patch+yaml"
         return self._call("PATCH", _path_of(kind, manifest), query=query, body=body, content_type=content_type)

@@ -1,14 +1,14 @@
 """Changes that people make to a proxy of the cluster, written to its custom resource: the row follows by the mirror.
 
-Fields are applied under a manager of their own and never by force. A field that somebody else manages, kubectl or a
-GitOps tool, stays theirs: were it taken from them, they would take it back at their next turn.
+Fields are applied under a manager of their own. One that somebody else manages, kubectl or a GitOps tool, stays theirs:
+were it taken from them, they would take it back at their next turn. Force is used only for defaults that the API server
+filled in, which it counts as written by whoever made the object.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -26,8 +26,11 @@ FIELD_MANAGER = "proxyfleet-admin"
 TRIES = 5
 """The object changes under our hands whenever its status does."""
 
-_ABSENT = object()
-_MANAGER = re.compile(r'conflict with "([^"]+)"')
+REMOVED = object()
+"""Stands for the value of a field that is to go."""
+
+Change = Mapping[Path, Any]
+"""The new value of each field that changes."""
 
 
 class KubernetesCluster:
@@ -36,7 +39,7 @@ class KubernetesCluster:
     def apply_spec(self, proxy: Proxy, wanted: ProxySpec) -> None:
         after = leaves(wanted.declared(), ("spec",))
 
-        def intent(obj: Object) -> dict[Path, Any]:
+        def change(obj: Object) -> Change:
             generation = obj["metadata"]["generation"]
             if generation != proxy.generation:
                 raise NotWritten(
@@ -44,15 +47,14 @@ class KubernetesCluster:
                     "just changed it there, or its newest spec is refused. Open the form again to see it as it is."
                 )
             before = leaves(ProxySpec.parse(obj["spec"]).declared(), ("spec",))
-            removed = before.keys() - after.keys()
-            _check_removable(obj, removed)
-            kept = {path: value for path, value in owned(obj, FIELD_MANAGER).items() if path not in removed}
-            return kept | {path: value for path, value in after.items() if before.get(path, _ABSENT) != value}
+            return {path: value for path, value in after.items() if before.get(path, REMOVED) != value} | dict.fromkeys(
+                before.keys() - after.keys(), REMOVED
+            )
 
-        _apply(proxy, intent)
+        _write(proxy, change)
 
     def set_skip_cleanup(self, proxy: Proxy) -> None:
-        _apply(proxy, lambda obj: owned(obj, FIELD_MANAGER) | {("metadata", "annotations", SKIP_CLEANUP): "true"})
+        _write(proxy, lambda _obj: {("metadata", "annotations", SKIP_CLEANUP): "true"})
 
     def delete(self, proxy: Proxy) -> None:
         with _told_to_a_person(proxy):
@@ -64,44 +66,36 @@ def _api() -> ApiServer:
     return connect()
 
 
-def _apply(proxy: Proxy, intent: Callable[[Object], Mapping[Path, Any]]) -> None:
-    """Apply the fields that ``intent`` wants of the object, all that are to stay ours among them."""
+def _write(proxy: Proxy, change: Callable[[Object], Change]) -> None:
+    """Apply what ``change`` wants of the object as it is, beside all that the admin manages already."""
     with _told_to_a_person(proxy):
         for _ in range(TRIES):
             obj = _api().get(PROXY, namespace=proxy.namespace, name=proxy.name)
             if uid_of(obj) != str(proxy.uid):
                 raise NotFound("another object has its name")
+            changed = change(obj)
+            _check_ownership(obj, changed)
+            fields = {**owned(obj, FIELD_MANAGER), **changed}
+            manifest = tree_of({path: value for path, value in fields.items() if value is not REMOVED})
+            # With its version, whose owners were checked just now, nothing but this very object is written.
             identity = {key: obj["metadata"][key] for key in ("namespace", "name", "uid", "resourceVersion")}
-            manifest = tree_of(intent(obj))
             manifest["metadata"] = manifest.get("metadata", {}) | identity
-            try:
-                _api().apply(PROXY, manifest, field_manager=FIELD_MANAGER)
-            except Conflict as error:
-                if error.causes:
-                    raise FieldConflict(_by_field(error)) from error
-            else:
+            with suppress(Conflict):
+                _api().apply(PROXY, manifest, field_manager=FIELD_MANAGER, force=True)
                 return
     raise NotWritten(f"{proxy} keeps changing in the cluster. Try again.")
 
 
-def _check_removable(obj: Object, removed: Iterable[Path]) -> None:
-    """What others own as well stays when we let go of it, and no error would say so."""
-    others = {path: owners(obj, path) - {FIELD_MANAGER} for path in removed}
-    if conflicts := {".".join(path[1:]): [_managed_by(names)] for path, names in others.items() if names}:
+def _check_ownership(obj: Object, changed: Change) -> None:
+    defaults = leaves(ProxySpec.model_construct().declared(), ("spec",))
+    owners_of = owners(obj, defaults)
+    conflicts: dict[str, list[str]] = {}
+    for path in changed:
+        if others := owners_of.get(path, set()) - {FIELD_MANAGER}:
+            message = f"is managed by {', '.join(sorted(others))}: change it there"
+            conflicts[".".join(path).removeprefix("spec.")] = [message]
+    if conflicts:
         raise FieldConflict(conflicts)
-
-
-def _by_field(conflict: Conflict) -> dict[str, list[str]]:
-    errors: dict[str, list[str]] = {}
-    for cause in conflict.causes:
-        path = cause["field"].removeprefix(".").removeprefix("spec.")
-        found = _MANAGER.search(cause["message"])
-        errors.setdefault(path, []).append(_managed_by({found[1]}) if found else cause["message"])
-    return errors
-
-
-def _managed_by(managers: Iterable[str]) -> str:
-    return f"is managed by {', '.join(sorted(managers))}, which would set it back: change it there"
 
 
 @contextmanager

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Annotation: what client-side ``kubectl apply`` and its like were given."""
 
 Path = tuple[str, ...]
 """The keys that lead to a field from the root of the object. A list counts as one field."""
@@ -18,13 +22,21 @@ def owned(obj: Mapping[str, Any], manager: str) -> dict[Path, Any]:
     return fields
 
 
-def owners(obj: Mapping[str, Any], path: Path) -> set[str]:
-    """The managers of the field at ``path``, or of the part that it is in."""
-    return {
-        entry["manager"]
-        for entry in obj["metadata"].get("managedFields", ())
-        if any(path[: len(field)] == field for field in _paths(entry.get("fieldsV1", {})))
-    }
+def owners(obj: Mapping[str, Any], defaults: Mapping[Path, Any]) -> dict[Path, set[str]]:
+    """The managers of each field.
+
+    Whoever does not apply fields but writes the whole object is said to own all of it, with what the API server filled
+    in. A field that has its value in ``defaults``, and that kubectl's note of what was applied does not name, is not
+    theirs: they never wrote it.
+    """
+    noted = leaves(json.loads(obj["metadata"].get("annotations", {}).get(LAST_APPLIED, "{}")))
+    found: dict[Path, set[str]] = {}
+    for entry in obj["metadata"].get("managedFields", ()):
+        for path in _paths(entry.get("fieldsV1", {})):
+            filled_in = path in defaults and path not in noted and [*_value(obj, path)] == [defaults[path]]
+            if entry["operation"] == "Apply" or not filled_in:
+                found.setdefault(path, set()).add(entry["manager"])
+    return found
 
 
 def leaves(tree: Mapping[str, Any], above: Path = ()) -> dict[Path, Any]:

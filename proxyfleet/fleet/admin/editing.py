@@ -84,7 +84,8 @@ class SpecEditing(RenderingAdmin):
             except Proxy.DoesNotExist:
                 return gone(request)
             if saved:
-                messages.success(request, f"{proxy} is saved." if form.changed_data else "Nothing was changed.")
+                where = " in the cluster" if proxy.origin == Origin.CLUSTER else ""
+                messages.success(request, f"{proxy} is saved{where}." if form.changed_data else "Nothing was changed.")
                 return HttpResponseRedirect(page_url(proxy_id))
         return self._render_form(request, form, proxy)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -19,6 +18,7 @@ from providers.tests.backend import Call, refuse
 from proxyfleet.fleet import operations
 from proxyfleet.fleet.models import ProviderState, Proxy, ProxyEvent
 from proxyfleet.fleet.roles import Role
+from proxyfleet.fleet.tests.browsing import errors, filled, told
 from proxyfleet.fleet.tests.world import World, new_world
 
 SECRET = "ssh-key-of-the-crawler"
@@ -63,21 +63,6 @@ def edit(proxy: Proxy) -> str:
 
 def do(verb: str) -> str:
     return reverse("admin:fleet_proxy_do", args=[verb])
-
-
-def filled(client: Client, url: str, **changes: Any) -> dict[str, Any]:
-    """What a browser would post: the form as it is shown, with some fields changed."""
-    form = client.get(url).context["adminform"].form
-    shown = {name: form[name].value() for name in form.fields if not form.fields[name].disabled}
-    return {name: "" if value is None else value for name, value in (shown | changes).items()}
-
-
-def errors(response: Any) -> dict[str, list[str]]:
-    return {field: list(messages) for field, messages in response.context["errors"].items()}
-
-
-def told(response: Any) -> list[str]:
-    return [str(message) for message in response.context["messages"]]
 
 
 def test_declaring_a_proxy_goes_through_the_operations(world: World, operator: Client) -> None:
