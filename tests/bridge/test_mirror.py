@@ -145,8 +145,12 @@ def test_what_agrees_is_not_written_and_what_exists_is_not_deleted(operator: Ope
     assert operator.proxy("a") == before
 
     recreate(operator, "a")
-    mirror.deliver(uid, None, timezone.now())
-    assert operator.row("a").deletion_requested_at
+    second = operator.proxy("a")["metadata"]["uid"]
+    mirror.deliver(second, operator.proxy("a"), timezone.now())
+    assert mirror.known() == [second]
+
+    recreate(operator, "a")
+    mirror.deliver(second, None, timezone.now())
     assert mirror.known() == []
 
 
