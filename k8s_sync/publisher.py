@@ -1,8 +1,9 @@
 """The way out: what is new about rows is shown on their Proxy objects, told as Events, and objects whose row has gone
 are released.
 
-What is new is found by ``revision > published_revision`` alone, which a lost hint or a crash can't falsify. Nothing is
-sent when an object shows its row already. An Event is told at least once, and under the same name each time.
+What is new is found by ``revision > published_revision``, which a lost hint or a crash can't falsify. Now and then
+every object is compared with its row, for a status can be overwritten, or be that of a backup. Nothing is sent when an
+object shows its row already. An Event is told at least once, and under the same name each time.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ PARALLEL = 4
 """Calls to the API server at a time."""
 LAST_EVENTS = 5
 """Events that are told, perhaps again, when a row has gone and taken the mark of the last one told with it."""
+RECHECK_SECONDS = 300.0
+"""How often every object is compared with its row."""
 REFUSED_REST_SECONDS = 10.0
 """How long a proxy rests after the API server refused a write for it: the same would be refused again."""
 
@@ -49,35 +52,42 @@ class Publisher:
         mirrored: Deliveries,
         *,
         remarks: Callable[[str], Mapping[str, Any]],
+        namespace: str | None,
         identity: str,
     ) -> None:
         """``mirrored`` says which objects the rows do not show yet, ``remarks`` what to say of an object over what its
-        row does, by the uid. ``identity`` names this process in Events.
+        row does, by the uid. ``namespace`` is the only one that is mirrored. ``identity`` names this process in
+        Events.
         """
         self._api = api
         self._objects = objects
         self._mirrored = mirrored
         self._remarks = remarks
+        self._rows = Proxy.objects.filter(origin=Origin.CLUSTER, **({"namespace": namespace} if namespace else {}))
         self._identity = identity[:128]
+        self._recheck_at = time.monotonic()
         self._rests_until: dict[str, float] = {}
         """By uid and monotonic clock."""
 
     def publish(self, pool: ThreadPoolExecutor, now: datetime) -> None:
         """One round over all that is new. Raises ClusterError when the rest has to wait."""
         self._rests_until = {uid: until for uid, until in self._rests_until.items() if until > time.monotonic()}
-        for rows in self._news():
+        for rows in self._rows_to_show():
             events = _untold(rows)
             told = pool.map(self._tell, rows, self._statuses(rows, now), [events[row.pk] for row in rows])
             for row, is_told in zip(rows, told, strict=True):
-                if is_told:
+                if is_told and row.published_revision < row.revision:
                     _mark_published(row, events[row.pk])
         for obj in self._releasable():
             self._release(obj)
 
-    def _news(self) -> Iterator[Sequence[Proxy]]:
-        news = Proxy.objects.filter(origin=Origin.CLUSTER, revision__gt=F("published_revision")).order_by("pk")
+    def _rows_to_show(self) -> Iterator[Sequence[Proxy]]:
+        """Those with news or, when it is time, all."""
+        wanted = self._rows.filter(revision__gt=F("published_revision"))
+        if time.monotonic() >= self._recheck_at:
+            wanted, self._recheck_at = self._rows, time.monotonic() + RECHECK_SECONDS
         after = 0
-        while rows := list(news.filter(pk__gt=after).defer("cloud_init_inline")[:BATCH]):
+        while rows := list(wanted.filter(pk__gt=after).order_by("pk").defer("cloud_init_inline")[:BATCH]):
             yield [row for row in rows if str(row.uid) not in self._rests_until]
             after = rows[-1].pk
 

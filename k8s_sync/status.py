@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from proxyfleet.fleet.models import Proxy
 
 
+COUNTS = frozenset({"leases", "targetsCooling"})
+
+
 def status_of(proxy: Proxy, *, leases: int, targets_cooling: int) -> dict[str, Any]:
     """Every field of the status. None stands for one that is not there: in a merge patch it takes the field away.
 
@@ -32,8 +35,8 @@ def status_of(proxy: Proxy, *, leases: int, targets_cooling: int) -> dict[str, A
 
 
 def shows(shown: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether patching ``shown`` with ``wanted`` would change nothing."""
-    return all(shown.get(field) == value for field, value in wanted.items())
+    """Whether patching ``shown`` with ``wanted`` would change nothing but counts."""
+    return all(shown.get(field) == value for field, value in wanted.items() if field not in COUNTS)
 
 
 def time_text(at: datetime | None) -> str | None:
