@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 from django.db.models import F, QuerySet
@@ -24,6 +25,7 @@ from k8s_sync.kinds import EVENT, PROXY
 from k8s_sync.status import shows, status_of
 from k8s_sync.store import ObjectStore, uid_of
 from proxyfleet.fleet.models import Origin, Proxy, ProxyEvent
+from proxyfleet.fleet.ports import ports
 
 logger = logging.getLogger(__name__)
 
@@ -60,12 +62,12 @@ class Publisher:
         self._rests_until: dict[str, float] = {}
         """By uid and monotonic clock."""
 
-    def publish(self, pool: ThreadPoolExecutor) -> None:
+    def publish(self, pool: ThreadPoolExecutor, now: datetime) -> None:
         """One round over all that is new. Raises ClusterError when the rest has to wait."""
         self._rests_until = {uid: until for uid, until in self._rests_until.items() if until > time.monotonic()}
         for rows in self._news():
             events = _untold(rows)
-            told = pool.map(self._tell, rows, [events[row.pk] for row in rows])
+            told = pool.map(self._tell, rows, self._statuses(rows, now), [events[row.pk] for row in rows])
             for row, is_told in zip(rows, told, strict=True):
                 if is_told:
                     _mark_published(row, events[row.pk])
@@ -79,13 +81,19 @@ class Publisher:
             yield [row for row in rows if str(row.uid) not in self._rests_until]
             after = rows[-1].pk
 
-    def _tell(self, row: Proxy, events: Sequence[ProxyEvent]) -> bool:
+    def _statuses(self, rows: Sequence[Proxy], now: datetime) -> Iterator[dict[str, Any]]:
+        ids = [row.pk for row in rows]
+        leases, cooling = ports.leases.active_each(ids, now), ports.leases.targets_cooling_each(ids, now)
+        for row in rows:
+            counts = {"leases": leases.get(row.pk, 0), "targets_cooling": cooling.get(row.pk, 0)}
+            yield {**status_of(row, **counts), **self._remarks(str(row.uid))}
+
+    def _tell(self, row: Proxy, wanted: dict[str, Any], events: Sequence[ProxyEvent]) -> bool:
         """Show the row on its object, if there is one; False when that has to be tried again."""
         obj = self._objects.get(str(row.uid))
         if obj is None:
             return not self._mirrored.owes(str(row.uid))
         try:
-            wanted = {**status_of(row), **self._remarks(str(row.uid))}
             if not shows(obj.get("status", {}), wanted):
                 self._patch_status(obj, wanted)
             self._tell_events(obj, events)

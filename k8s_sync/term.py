@@ -99,7 +99,7 @@ class Term:
 
     def _publish(self) -> None:
         if self._proxies.has_listed:
-            self._publisher.publish(self._pool)
+            self._publisher.publish(self._pool, self._clock())
 
     def _publish_provider_health(self) -> None:
         if self._healths.wait_until_listed(0):

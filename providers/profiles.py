@@ -52,6 +52,17 @@ PROFILES: dict[str, BehaviourProfile] = {
         relist_seconds=10,
         check_covers="pods may be listed, read, deleted and (by a dry run, through admission and quota) created",
     ),
+    "proxmox": BehaviourProfile(
+        create=CreateStyle.BLOCKING,
+        delete=DeleteStyle.GONE,
+        address=AddressSource.GUEST,
+        list_consistency=ListConsistency.IMMEDIATE,
+        call_deadline_seconds=90,
+        create_deadline_seconds=600,
+        poll_seconds=5,
+        relist_seconds=60,
+        check_covers="the token and its privileges, each node, isoStorage, storage, templates and bridge on it",
+    ),
 }
 
 _UNKNOWN_DRIVER = BehaviourProfile(

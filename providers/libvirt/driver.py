@@ -87,7 +87,7 @@ class LibvirtProvider:
         machine = placement.machine_type_of(self._block, request.placement.machine_type)
         image = placement.image_of(self._block, request.placement.image)
         deadline = time.monotonic() + self.profile.create_deadline_seconds - MAKE_SECONDS
-        with _key_needed():
+        with _creating(request.name):
             with self._session(host) as session:
                 domain = self._held_by(request, Domains(session).by_name(request.name))
                 if domain is not None and domain.is_active:
@@ -142,11 +142,12 @@ class LibvirtProvider:
             domain = Domains(session).by_uuid(uuid)
             if domain is None or not self._is_ours(domain):
                 return
-            domain.stop()
-            pool = Pool(session)
-            pool.delete(_disk_of(domain.described.name))
-            pool.delete(_seed_of(domain.described.name))
-            domain.undefine()
+            with suppress(InstanceNotFound):  # another worker deletes it too, and the domain goes last
+                domain.stop()
+                pool = Pool(session)
+                pool.delete(_disk_of(domain.described.name))
+                pool.delete(_seed_of(domain.described.name))
+                domain.undefine()
 
     def list(self) -> InstanceList:
         instances: list[Instance] = []
@@ -190,7 +191,7 @@ class LibvirtProvider:
             raise no_space(host, need=self._disk_bytes, free=free)
 
     def _start(self, domain: Domain, pool: Pool, base: Base, request: InstanceRequest) -> None:
-        """Fill what the guest boots from, and boot it. Raises Unavailable when it is deleted meanwhile."""
+        """Fill what the guest boots from, and boot it. Raises InstanceNotFound when it is deleted meanwhile."""
         if domain.is_active:
             return
         iso = build_seed_iso(
@@ -206,10 +207,11 @@ class LibvirtProvider:
             if not pool.create_overlay(disk, base=base.path, base_format=base.format, capacity=size):
                 _await_overlay(pool, disk)
             domain.start()
-        except InstanceNotFound as error:
+        except InstanceNotFound:
+            # Whoever deleted the domain found none of these yet.
             pool.delete(disk)
             pool.delete(seed)
-            raise Unavailable(f"{request.name} was deleted while it was being made") from error
+            raise
 
     def _instance(self, host: LibvirtHost, domain: Domain, *, ask_guest: bool = True) -> Instance:
         record = domain.described.record
@@ -262,12 +264,15 @@ class Kvm2Provider(LibvirtProvider):
 
 
 @contextmanager
-def _key_needed() -> Iterator[None]:
-    """A key that can't be used heals by no retry: what asks for an instance fails; those that are there go on."""
+def _creating(name: str) -> Iterator[None]:
+    """Two errors mean something else to a create than to the other verbs."""
     try:
         yield
     except KeyUnusable as error:
+        # It heals by no retry: who asks for an instance is told, and those that are there go on.
         raise InvalidRequest(str(error), detail=error.detail) from error
+    except InstanceNotFound as error:
+        raise Unavailable(f"{name} was deleted while it was being made", detail=error.detail) from error
 
 
 def _virt_type(host: LibvirtHost, session: Session) -> Literal["kvm", "qemu"]:

@@ -102,6 +102,7 @@ class BaseImages:
             pool = Pool(session)
             mark = _read_mark(pool, name)
             if mark is None:
+                self._check_space(pool, host)
                 self._claim(pool, host, name)
                 mark = self._fetch(session, pool, name, image, deadline)
             self._verify(mark, host, name, image)
@@ -133,7 +134,7 @@ class BaseImages:
         logger.info("Fetching image %s into %s on host %s", image.key, name, session.host.name)
         try:
             with download(image, deadline=deadline) as source:
-                self._check_space(pool, source, session.host)
+                self._check_space(pool, session.host, image_bytes=source.announced or 0)
                 pool.upload(name, _watched(source, session))
             state = pool.state(name)
             if state is None or state.size != source.received:
@@ -152,10 +153,10 @@ class BaseImages:
             raise
         return mark
 
-    def _check_space(self, pool: Pool, source: Download, host: LibvirtHost) -> None:
+    def _check_space(self, pool: Pool, host: LibvirtHost, *, image_bytes: int = 0) -> None:
         if self._reserve_bytes is None:
             return
-        need, free = (source.announced or 0) + self._reserve_bytes, pool.available()
+        need, free = image_bytes + self._reserve_bytes, pool.available()
         if free < need:
             raise no_space(host, need=need, free=free)
 

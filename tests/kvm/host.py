@@ -84,6 +84,8 @@ class Host:
         self.start_sshd()
         self._virsh_define("net", NETWORK, "egress")
         self.add_pool("default")
+        # libvirt asks QEMU what it can do when that is first needed, which would fall into some test's call.
+        self.virsh("domcapabilities", "--machine", "q35")
 
     def stop(self) -> None:
         """Give the folders back: what runs ends with the namespaces."""

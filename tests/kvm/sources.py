@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,6 +46,10 @@ class _Handler(BaseHTTPRequestHandler):
     server_state: ClassVar[ImageServer]
 
     def do_GET(self) -> None:
+        with contextlib.suppress(ConnectionError):  # a client may leave before it has all
+            self._answer()
+
+    def _answer(self) -> None:
         self.server_state.requests.append(self.path)
         fault, _, kind = self.path.strip("/").rpartition("/")
         if fault == "missing":

@@ -196,10 +196,14 @@ def test_a_port_that_speaks_no_ssh_is_given_up(
             ssh.dial(target)
 
 
-def test_nothing_is_left_of_it(sshd: Sshd, key_file: Path, known_hosts: Path) -> None:
+def test_nothing_is_left_of_it(
+    sshd: Sshd, key_file: Path, known_hosts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
     def resources() -> tuple[int, int, int]:
-        folders = list(Path(tempfile.gettempdir()).glob("proxyfleet-libvirt-*"))
-        return threading.active_count(), len(os.listdir("/proc/self/fd")), len(folders)  # noqa: PTH208 - a count
+        folders = list(tmp_path.glob("proxyfleet-libvirt-*"))
+        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir())), len(folders)
 
     def once() -> None:
         tunnel = Tunnel(sshd.target(key_file, known_hosts), SOCKET)
@@ -217,4 +221,4 @@ def test_nothing_is_left_of_it(sshd: Sshd, key_file: Path, known_hosts: Path) ->
     before = resources()
     for _ in range(10):
         once()
-    wait_until(lambda: resources() <= before)
+    wait_until(lambda: all(now <= then for now, then in zip(resources(), before, strict=True)))
