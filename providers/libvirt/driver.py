@@ -18,7 +18,7 @@ from typing import ClassVar, Literal, TypeVar
 from uuid import UUID, uuid4
 
 from providers.base import BehaviourProfile
-from providers.blocks import LibvirtBlock, LibvirtHost
+from providers.blocks import LibvirtBlock, LibvirtHost, LibvirtMachineType
 from providers.cloudinit import vendor_data
 from providers.errors import Conflict, InstanceNotFound, InvalidRequest, ProviderError, Unavailable
 from providers.instances import Instance, InstanceList, InstanceRequest, InstanceState, TargetCheck
@@ -96,27 +96,7 @@ class LibvirtProvider:
             with self._session(host) as session:
                 pool = Pool(session)
                 self._check_space(pool, host)
-                seed = _seed_of(request.name)
-                pool.create_file(seed)
-                born = pool.state(seed)
-                if born is None:
-                    raise Unavailable(f"{request.name} was deleted while it was being made")
-                guest = Guest(
-                    name=request.name,
-                    uuid=uuid4(),
-                    mac=f"52:54:{secrets.token_bytes(4).hex(':')}",
-                    vcpus=machine.vcpus,
-                    memory_mb=machine.memory_mb,
-                    virt_type=_virt_type(host, session),
-                    firmware=image.firmware,
-                    disk=pool.path_of(_disk_of(request.name)),
-                    seed=pool.path_of(seed),
-                    bridge=host.bridge,
-                    network=host.network,
-                    record=Record(self._entry, request.identity, born.modified_at),
-                )
-                domain = self._held_by(request, Domains(session).define(guest))
-                assert domain is not None
+                domain = self._define(session, pool, request, machine, image)
                 self._start(domain, pool, base, request)
                 return self._instance(host, domain)
 
@@ -189,6 +169,34 @@ class LibvirtProvider:
     def _check_space(self, pool: Pool, host: LibvirtHost) -> None:
         if self.policy.checks_space and (free := pool.available()) < self._disk_bytes:
             raise no_space(host, need=self._disk_bytes, free=free)
+
+    def _define(
+        self, session: Session, pool: Pool, request: InstanceRequest, machine: LibvirtMachineType, image: Image
+    ) -> Domain:
+        """The domain of the request, which another worker may have defined in the meantime."""
+        host, seed = session.host, _seed_of(request.name)
+        # Empty still: only the host's clock, as the time of this file, can say when the instance was made.
+        pool.create_file(seed)
+        born = pool.state(seed)
+        if born is None:
+            raise Unavailable(f"{request.name} was deleted while it was being made")
+        guest = Guest(
+            name=request.name,
+            uuid=uuid4(),
+            mac=f"52:54:{secrets.token_bytes(4).hex(':')}",
+            vcpus=machine.vcpus,
+            memory_mb=machine.memory_mb,
+            virt_type=_virt_type(host, session),
+            firmware=image.firmware,
+            disk=pool.path_of(_disk_of(request.name)),
+            seed=pool.path_of(seed),
+            bridge=host.bridge,
+            network=host.network,
+            record=Record(self._entry, request.identity, born.modified_at),
+        )
+        domain = self._held_by(request, Domains(session).define(guest))
+        assert domain is not None
+        return domain
 
     def _start(self, domain: Domain, pool: Pool, base: Base, request: InstanceRequest) -> None:
         """Fill what the guest boots from, and boot it. Raises InstanceNotFound when it is deleted meanwhile."""

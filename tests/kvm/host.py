@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SSH_PORT = 2222
@@ -92,8 +92,7 @@ class Host:
         self.clear()
         self.kill_sshd()
         for name in ("libvirtd", "dnsmasq"):
-            for pid in self._pids_of(name):
-                os.kill(pid, signal.SIGKILL)
+            self._kill(name)
         for target in OWN_FOLDERS.values():
             run("umount", "--lazy", target)
 
@@ -144,8 +143,7 @@ class Host:
 
     def kill_sshd(self) -> None:
         """The server and every connection it has."""
-        for pid in self._pids_of("sshd"):
-            os.kill(pid, signal.SIGKILL)
+        self._kill("sshd")
         wait_until(lambda: not self._pids_of("sshd"), "sshd to end")
 
     @contextmanager
@@ -181,7 +179,7 @@ class Host:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """libvirtd stands still, while sshd goes on and accepts for it."""
-        (pid,) = (int((self.root / "libvirtd.pid").read_text()),)
+        pid = int((self.root / "libvirtd.pid").read_text())
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
@@ -254,6 +252,11 @@ class Host:
         description.write_text(xml)
         self.virsh(f"{kind}-define", str(description))
         self.virsh(f"{kind}-start", name)
+
+    def _kill(self, name: str) -> None:
+        for pid in self._pids_of(name):
+            with suppress(ProcessLookupError):  # it may end with another
+                os.kill(pid, signal.SIGKILL)
 
     @staticmethod
     def _pids_of(name: str) -> list[int]:
