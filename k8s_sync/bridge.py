@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
 
-from k8s_sync.errors import ClusterError
+from k8s_sync.errors import ClusterError, Unreachable
 from k8s_sync.leader import GIVE_UP_SECONDS, RETRY_SECONDS, Leader
 from k8s_sync.term import Term
 
@@ -72,10 +72,18 @@ class Bridge:
                 logger.warning("%s leads no more", self._leader.identity)
             self._end_term()
         elif self._term is None:
-            self._term = self._new_term()
-            self._term.start()
+            self._begin_term()
         else:
             self._term.check()
+
+    def _begin_term(self) -> None:
+        term = self._new_term()
+        try:
+            term.start()
+        except Unreachable as error:
+            logger.warning("The work could not be begun yet: %s", error)
+        else:
+            self._term = term
 
     def _end_term(self) -> None:
         term, self._term = self._term, None

@@ -38,6 +38,7 @@ class Kind:
 
 PROXY = Kind(GROUP, "v1alpha1", "Proxy", "proxies")
 PROVIDER_HEALTH = Kind(GROUP, "v1alpha1", "ProviderHealth", "providerhealths")
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces")
 SECRET = Kind("", "v1", "Secret", "secrets")
 EVENT = Kind("events.k8s.io", "v1", "Event", "events")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")

@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
+from django.db import connection
+
 from k8s_sync import mirror, secrets
 from k8s_sync.client import ApiServer, Object
 from k8s_sync.crew import Crew
 from k8s_sync.feed import Feed
+from k8s_sync.identity import confirm_cluster
 from k8s_sync.kinds import PROVIDER_HEALTH, PROXY, SECRET
 from k8s_sync.mirror import Mirror
 from k8s_sync.provider_health import ProviderHealths
@@ -38,6 +41,7 @@ class Term:
         clock: Callable[[], datetime],
     ) -> None:
         """``provider_types`` has the type of each configured entry."""
+        self._api = api
         self._namespace = namespace
         self._clock = clock
         self._crew = Crew()
@@ -70,6 +74,11 @@ class Term:
         return all(feed.has_listed for feed in (*self._secrets, self._proxies))
 
     def start(self) -> None:
+        """Raises AnotherCluster, and Unreachable when it may be tried again; nothing runs then."""
+        try:
+            confirm_cluster(self._api)
+        finally:
+            connection.close()  # the caller's thread has no other use for one
         self._crew.start()
 
     def stop(self) -> None:

@@ -313,6 +313,8 @@ class ClusterMirror(models.Model):
     complete_at = models.DateTimeField(null=True)
     # The only one that is watched; empty: all of them.
     namespace = models.CharField(max_length=63, blank=True)
+    # Which cluster that is; empty: not known.
+    cluster_uid = models.CharField(max_length=36, blank=True)
 
     class Meta:
         constraints: ClassVar = [models.CheckConstraint(condition=models.Q(id=True), name="cluster_mirror_single")]

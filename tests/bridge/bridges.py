@@ -46,7 +46,7 @@ def add_account(cluster: Cluster, name: str, *, namespace: str | None = None) ->
     here = ("rolebinding", "--namespace", namespace) if namespace else ("clusterrolebinding",)
     bindings = {
         "--clusterrole=proxyfleet-sync": here,
-        "--clusterrole=proxyfleet-provider-health": ("clusterrolebinding",),
+        "--clusterrole=proxyfleet-sync-cluster": ("clusterrolebinding",),
         "--role=proxyfleet-sync": ("rolebinding", "--namespace", SYSTEM),
     }
     for role, (binding, *where) in bindings.items():
@@ -73,7 +73,8 @@ def running(cluster: Cluster, namespace: str, account: str = "proxyfleet-sync", 
     thread.start()
     try:
         assert wait_until(lambda: bool(failures) or (leader.leads() and not bridge.problem()), 40), bridge.problem()
-        yield bridge
+        if not failures:
+            yield bridge
     finally:
         bridge.stop()
         thread.join()

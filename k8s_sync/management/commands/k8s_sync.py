@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+from argparse import ArgumentParser
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from k8s_sync.bridge import Bridge
 from k8s_sync.checks import answering
 from k8s_sync.client import connect
 from k8s_sync.errors import ClusterError
+from k8s_sync.identity import AnotherCluster, confirm_cluster
 from k8s_sync.leader import Leader
 from k8s_sync.term import Term
 from proxyfleet.conf import Settings, settings
@@ -29,11 +31,21 @@ POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 class Command(BaseCommand):
     help = "Mirror the cluster's Proxy objects and show there what becomes of them, until SIGTERM."
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--adopt-cluster",
+            action="store_true",
+            help="the cluster is another one than before: proxies that it does not hold are deleted; then stop",
+        )
+
+    def handle(self, *args: Any, adopt_cluster: bool, **options: Any) -> None:
         conf = settings()
         if not conf.cluster_sync:
             raise CommandError("No cluster is configured: set PROXYFLEET_CLUSTER_SYNC=true.")
         try:
+            if adopt_cluster:
+                confirm_cluster(connect(), adopt=True)
+                return
             bridge = _bridge(conf)
             address = Address.parse(conf.sync_addr)
         except (ClusterError, ValueError) as error:
@@ -47,7 +59,10 @@ class Command(BaseCommand):
                 )
             except OSError as error:
                 raise CommandError(f"PROXYFLEET_SYNC_ADDR: can't listen on {address}: {error.strerror}") from error
-            bridge.run()
+            try:
+                bridge.run()
+            except AnotherCluster as error:
+                raise CommandError(str(error)) from error
 
 
 def _bridge(conf: Settings) -> Bridge:
