@@ -17,7 +17,7 @@ from proxyfleet.local.addresses import Address, free_port
 from proxyfleet.local.processes import wait_until
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 60
+START_SECONDS = 180
 STOP_SECONDS = 90
 TOKEN = "of-the-tests-on-a-node"
 

@@ -25,9 +25,9 @@ from tests.cluster.namespaces import new_namespace
 from tests.cluster.node import Node
 from tests.node.product import Product
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
-SECONDS = 90
+SECONDS = 180
 
 
 class Hello(http.server.BaseHTTPRequestHandler):
