@@ -11,5 +11,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--schedules", type=int, default=1000, help="random schedules that the lifecycle's property test tries"
     )
-    parser.addoption("--proxies", type=int, default=100, help="proxies that are declared in the cluster at once")
+    parser.addoption("--proxies", type=int, default=50, help="proxies that are declared in the cluster at once")
     parser.addoption("--quiet-seconds", type=float, default=20, help="how long the cluster is then watched for writes")

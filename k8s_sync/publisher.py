@@ -83,13 +83,14 @@ class Publisher:
 
     def _rows_to_show(self) -> Iterator[Sequence[Proxy]]:
         """Those with news or, when it is time, all."""
-        wanted = self._rows.filter(revision__gt=F("published_revision"))
-        if time.monotonic() >= self._recheck_at:
-            wanted, self._recheck_at = self._rows, time.monotonic() + RECHECK_SECONDS
+        recheck = time.monotonic() >= self._recheck_at
+        wanted = self._rows if recheck else self._rows.filter(revision__gt=F("published_revision"))
         after = 0
         while rows := list(wanted.filter(pk__gt=after).order_by("pk").defer("cloud_init_inline")[:BATCH]):
             yield [row for row in rows if str(row.uid) not in self._rests_until]
             after = rows[-1].pk
+        if recheck:
+            self._recheck_at = time.monotonic() + RECHECK_SECONDS
 
     def _statuses(self, rows: Sequence[Proxy], now: datetime) -> Iterator[dict[str, Any]]:
         ids = [row.pk for row in rows]
