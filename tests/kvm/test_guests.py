@@ -45,7 +45,7 @@ def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def fleet(host: Host, images: ImageServer, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     fleet = Fleet(providers_of(home=("kvm2", block(host, images))))
-    monkeypatch.setattr("proxyfleet.fleet.admin.proxies.providers", lambda: fleet.providers)
+    monkeypatch.setattr("proxyfleet.fleet.admin.editing.providers", lambda: fleet.providers)
     return fleet
 
 
