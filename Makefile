@@ -17,10 +17,10 @@ KVM := $(call stamp,requirements-kvm.txt)
 WITH_SERVERS := python -m proxyfleet.local exec
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-node test-kvm test-long lint format lock cluster-up cluster-node-up cluster-down browser cluster-tools cluster-node-tools seed-tools kvm-packages kvm-ssh-secret
+.PHONY: help run test test-node test-kvm test-long lint format lock cluster-up cluster-node-up cluster-down browser cluster-tools cluster-node-tools seed-tools kvm-packages kvm-ssh-secret proxmox-token-secret
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(LOCAL) ## Run everything on this machine until Ctrl-C; state is kept in var/
 	@exec python -m proxyfleet.local run
@@ -37,7 +37,7 @@ test-kvm: $(DEV) $(KVM) ## Run the tests of kvm on a libvirt host of their own; 
 	python -m tests.kvm
 
 test-long: browser cluster-tools seed-tools lint ## Run them with ten times as many random schedules
-	$(PYTEST) --schedules 10000
+	$(PYTEST) --schedules 10000 --proxies 1000 --quiet-seconds 300
 
 lint: $(DEV) ## Run the checks only
 	ruff check
@@ -110,6 +110,14 @@ KVM_KNOWN_HOSTS ?= $(HOME)/.ssh/kvm_known_hosts
 kvm-ssh-secret: ## Give the cluster the SSH key and the known hosts of kvm (KVM_SSH_KEY, KVM_KNOWN_HOSTS)
 	kubectl --namespace proxyfleet-system create secret generic kvm-ssh \
 		--from-file=id_ed25519=$(KVM_SSH_KEY) --from-file=known_hosts=$(KVM_KNOWN_HOSTS) \
+		--dry-run=client --output yaml | kubectl apply --server-side --filename -
+
+PROXMOX_TOKEN ?= proxmox-token
+PROXMOX_CA ?= proxmox-ca.pem
+
+proxmox-token-secret: ## Give the cluster the token of proxmox and its CA (PROXMOX_TOKEN, PROXMOX_CA: files)
+	kubectl --namespace proxyfleet-system create secret generic proxmox-token \
+		--from-file=token=$(PROXMOX_TOKEN) --from-file=ca.pem=$(PROXMOX_CA) \
 		--dry-run=client --output yaml | kubectl apply --server-side --filename -
 
 seed-tools:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -49,8 +50,11 @@ def answering(
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name is its base's
             """An orchestrator asks every few seconds; that is no news."""
 
-    with ThreadingHTTPServer((address.host, address.port), Handler) as server:
-        server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        daemon_threads = True
+
+    with Server((address.host, address.port), Handler) as server:
         thread = Thread(target=server.serve_forever, name="checks", daemon=True)
         thread.start()
         try:

@@ -51,7 +51,7 @@ class Watch:
         self._response = response
 
     def __iter__(self) -> Iterator[Object]:
-        """Ends when the server ends the stream. Raises Gone, or Unreachable for whatever else cuts it short."""
+        """Ends when the server ends the stream; half an event is none. Raises Gone, or Unreachable when it breaks."""
         with _translated_errors():
             rest = b""
             for chunk in self._response.stream(amt=None):
@@ -59,8 +59,6 @@ class Watch:
                 for line in lines:
                     if line.strip():
                         yield _event(line)
-            if rest.strip():
-                raise Unreachable("the watch was closed in the middle of an event")
 
     def stop(self) -> None:
         """Wake the reader, whose iteration then ends."""

@@ -75,10 +75,8 @@ def _write(proxy: Proxy, change: Callable[[Object], Change]) -> None:
                 raise NotFound("another object has its name")
             changed = change(obj)
             _check_ownership(obj, changed)
-            fields = {
-                path: value for path, value in (owned(obj, FIELD_MANAGER) | changed).items() if value is not REMOVED
-            }
-            manifest = tree_of(fields)
+            fields = {**owned(obj, FIELD_MANAGER), **changed}
+            manifest = tree_of({path: value for path, value in fields.items() if value is not REMOVED})
             # With its version, whose owners were checked just now, nothing but this very object is written.
             identity = {key: obj["metadata"][key] for key in ("namespace", "name", "uid", "resourceVersion")}
             manifest["metadata"] = manifest.get("metadata", {}) | identity
@@ -94,7 +92,7 @@ def _check_ownership(obj: Object, changed: Change) -> None:
     conflicts: dict[str, list[str]] = {}
     for path in changed:
         if others := owners_of.get(path, set()) - {FIELD_MANAGER}:
-            message = f"is managed by {', '.join(sorted(others))}, which would set it back: change it there"
+            message = f"is managed by {', '.join(sorted(others))}: change it there"
             conflicts[".".join(path).removeprefix("spec.")] = [message]
     if conflicts:
         raise FieldConflict(conflicts)

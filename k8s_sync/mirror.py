@@ -112,9 +112,10 @@ class Mirror:
         except (NotFound, Conflict):
             return None
         except Refused as error:
-            if error.status == UNPROCESSABLE:
-                return None
-            raise
+            if error.status != UNPROCESSABLE:
+                raise
+            logger.info("%s/%s could not be held: %s", metadata["namespace"], metadata["name"], error)
+            return None
 
     def _declare(self, declared: Declaration, now: datetime) -> None:
         # The name's last owner was deleted while nobody looked: its object is gone, for another one has the name.

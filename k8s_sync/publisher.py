@@ -1,8 +1,9 @@
 """The way out: what is new about rows is shown on their Proxy objects, told as Events, and objects whose row has gone
 are released.
 
-What is new is found by ``revision > published_revision`` alone, which a lost hint or a crash can't falsify. Nothing is
-sent when an object shows its row already. An Event is told at least once, and under the same name each time.
+What is new is found by ``revision > published_revision``, which a lost hint or a crash can't falsify. Now and then
+every object is compared with its row, for a status can be overwritten, or be that of a backup. Nothing is sent when an
+object shows its row already. An Event is told at least once, and under the same name each time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 from django.db.models import F, QuerySet
@@ -24,6 +26,7 @@ from k8s_sync.kinds import EVENT, PROXY
 from k8s_sync.status import shows, status_of
 from k8s_sync.store import ObjectStore, uid_of
 from proxyfleet.fleet.models import Origin, Proxy, ProxyEvent
+from proxyfleet.fleet.ports import ports
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +36,8 @@ PARALLEL = 4
 """Calls to the API server at a time."""
 LAST_EVENTS = 5
 """Events that are told, perhaps again, when a row has gone and taken the mark of the last one told with it."""
+RECHECK_SECONDS = 300.0
+"""How often every object is compared with its row."""
 REFUSED_REST_SECONDS = 10.0
 """How long a proxy rests after the API server refused a write for it: the same would be refused again."""
 
@@ -47,45 +52,58 @@ class Publisher:
         mirrored: Deliveries,
         *,
         remarks: Callable[[str], Mapping[str, Any]],
+        namespace: str | None,
         identity: str,
     ) -> None:
         """``mirrored`` says which objects the rows do not show yet, ``remarks`` what to say of an object over what its
-        row does, by the uid. ``identity`` names this process in Events.
+        row does, by the uid. ``namespace`` is the only one that is mirrored. ``identity`` names this process in
+        Events.
         """
         self._api = api
         self._objects = objects
         self._mirrored = mirrored
         self._remarks = remarks
+        self._rows = Proxy.objects.filter(origin=Origin.CLUSTER, **({"namespace": namespace} if namespace else {}))
         self._identity = identity[:128]
+        self._recheck_at = time.monotonic()
         self._rests_until: dict[str, float] = {}
         """By uid and monotonic clock."""
 
-    def publish(self, pool: ThreadPoolExecutor) -> None:
+    def publish(self, pool: ThreadPoolExecutor, now: datetime) -> None:
         """One round over all that is new. Raises ClusterError when the rest has to wait."""
         self._rests_until = {uid: until for uid, until in self._rests_until.items() if until > time.monotonic()}
-        for rows in self._news():
+        for rows in self._rows_to_show():
             events = _untold(rows)
-            told = pool.map(self._tell, rows, [events[row.pk] for row in rows])
+            told = pool.map(self._tell, rows, self._statuses(rows, now), [events[row.pk] for row in rows])
             for row, is_told in zip(rows, told, strict=True):
-                if is_told:
+                if is_told and row.published_revision < row.revision:
                     _mark_published(row, events[row.pk])
         for obj in self._releasable():
             self._release(obj)
 
-    def _news(self) -> Iterator[Sequence[Proxy]]:
-        news = Proxy.objects.filter(origin=Origin.CLUSTER, revision__gt=F("published_revision")).order_by("pk")
+    def _rows_to_show(self) -> Iterator[Sequence[Proxy]]:
+        """Those with news or, when it is time, all."""
+        wanted = self._rows.filter(revision__gt=F("published_revision"))
+        if time.monotonic() >= self._recheck_at:
+            wanted, self._recheck_at = self._rows, time.monotonic() + RECHECK_SECONDS
         after = 0
-        while rows := list(news.filter(pk__gt=after).defer("cloud_init_inline")[:BATCH]):
+        while rows := list(wanted.filter(pk__gt=after).order_by("pk").defer("cloud_init_inline")[:BATCH]):
             yield [row for row in rows if str(row.uid) not in self._rests_until]
             after = rows[-1].pk
 
-    def _tell(self, row: Proxy, events: Sequence[ProxyEvent]) -> bool:
+    def _statuses(self, rows: Sequence[Proxy], now: datetime) -> Iterator[dict[str, Any]]:
+        ids = [row.pk for row in rows]
+        leases, cooling = ports.leases.active_each(ids, now), ports.leases.targets_cooling_each(ids, now)
+        for row in rows:
+            counts = {"leases": leases.get(row.pk, 0), "targets_cooling": cooling.get(row.pk, 0)}
+            yield {**status_of(row, **counts), **self._remarks(str(row.uid))}
+
+    def _tell(self, row: Proxy, wanted: dict[str, Any], events: Sequence[ProxyEvent]) -> bool:
         """Show the row on its object, if there is one; False when that has to be tried again."""
         obj = self._objects.get(str(row.uid))
         if obj is None:
             return not self._mirrored.owes(str(row.uid))
         try:
-            wanted = {**status_of(row), **self._remarks(str(row.uid))}
             if not shows(obj.get("status", {}), wanted):
                 self._patch_status(obj, wanted)
             self._tell_events(obj, events)

@@ -10,8 +10,14 @@ if TYPE_CHECKING:
     from proxyfleet.fleet.models import Proxy
 
 
-def status_of(proxy: Proxy) -> dict[str, Any]:
-    """Every field of the status. None stands for one that is not there: in a merge patch it takes the field away."""
+COUNTS = frozenset({"leases", "targetsCooling"})
+
+
+def status_of(proxy: Proxy, *, leases: int, targets_cooling: int) -> dict[str, Any]:
+    """Every field of the status. None stands for one that is not there: in a merge patch it takes the field away.
+
+    The counts are those of the moment. No status is written for their sake: that would be a write for each lease.
+    """
     return {
         "phase": proxy.phase,
         "providerID": proxy.provider_id or None,
@@ -23,12 +29,14 @@ def status_of(proxy: Proxy) -> dict[str, Any]:
         "conditions": proxy.conditions or None,
         "lastHealthCheckTime": time_text(proxy.health_changed_at),
         "message": proxy.message or None,
+        "leases": leases,
+        "targetsCooling": targets_cooling,
     }
 
 
 def shows(shown: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether patching ``shown`` with ``wanted`` would change nothing."""
-    return all(shown.get(field) == value for field, value in wanted.items())
+    """Whether patching ``shown`` with ``wanted`` would change nothing but counts."""
+    return all(shown.get(field) == value for field, value in wanted.items() if field not in COUNTS)
 
 
 def time_text(at: datetime | None) -> str | None:

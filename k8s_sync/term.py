@@ -47,7 +47,12 @@ class Term:
         self._healths = Reflector(api, PROVIDER_HEALTH, changed=lambda _name: None, listed=lambda: None)
         self._provider_health = ProviderHealths(api, self._healths.store, provider_types)
         self._publisher = Publisher(
-            api, self._proxies.objects, self._proxies.deliveries, remarks=proxies.remarks, identity=identity
+            api,
+            self._proxies.objects,
+            self._proxies.deliveries,
+            remarks=proxies.remarks,
+            namespace=namespace,
+            identity=identity,
         )
         self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="publish")
 
@@ -99,7 +104,7 @@ class Term:
 
     def _publish(self) -> None:
         if self._proxies.has_listed:
-            self._publisher.publish(self._pool)
+            self._publisher.publish(self._pool, self._clock())
 
     def _publish_provider_health(self) -> None:
         if self._healths.wait_until_listed(0):

@@ -39,7 +39,7 @@ PROFILES: dict[str, BehaviourProfile] = {
         create_deadline_seconds=20,
         poll_seconds=0.5,
         relist_seconds=1,
-        check_covers="the proxy server's command exists and the state folder can be written",
+        check_covers="the command exists, the host is an address of this machine and the state folder can be written",
     ),
     "kubernetes": BehaviourProfile(
         create=CreateStyle.SUBMITTED,
@@ -51,6 +51,17 @@ PROFILES: dict[str, BehaviourProfile] = {
         poll_seconds=1,
         relist_seconds=10,
         check_covers="pods may be listed, read, deleted and (by a dry run, through admission and quota) created",
+    ),
+    "proxmox": BehaviourProfile(
+        create=CreateStyle.BLOCKING,
+        delete=DeleteStyle.GONE,
+        address=AddressSource.GUEST,
+        list_consistency=ListConsistency.IMMEDIATE,
+        call_deadline_seconds=90,
+        create_deadline_seconds=600,
+        poll_seconds=5,
+        relist_seconds=60,
+        check_covers="the token and its privileges, each node, isoStorage, storage, templates and bridge on it",
     ),
 }
 

@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from providers.config import load_providers_config
 from providers.errors import Unavailable
 from providers.gcp.tests.requests import gcp_request
 from providers.gcp.tests.standin.answers import invalid
@@ -21,6 +24,7 @@ from proxyfleet.conf import settings
 from proxyfleet.fleet.models import Proxy, ProxyEvent
 from proxyfleet.fleet.tests.world import GC_MIN_AGE, START, World, new_world
 
+SAMPLES = Path(__file__).parents[1] / "deploy" / "samples"
 STOCKOUT = "The zone 'europe-west1-b' does not have enough resources available to fulfill the request."
 
 
@@ -55,6 +59,16 @@ def test_a_proxy_comes_up_and_goes(world: World, gce: GceBackend) -> None:
         world.now += timedelta(seconds=5)
     assert not Proxy.objects.exists()
     assert not gce.machines()
+
+
+def test_the_samples_come_up(world: World, gce: GceBackend) -> None:
+    [entry] = [e for e in load_providers_config(SAMPLES / "providers-config.yaml").entries.values() if e.type == "gcp"]
+    sample = yaml.safe_load((SAMPLES / "proxy_gcp.yaml").read_text())
+    assert sample["spec"]["provider"] == entry.name
+    world.ready(world.declare(sample["metadata"]["name"], **sample["spec"]))
+    [machine] = gce.cloud.machines
+    sent = {item["key"]: item["value"] for item in machine.body["metadata"]["items"]}
+    assert sent["user-data"] == sample["spec"]["cloudInit"]["inline"]
 
 
 def test_what_is_missing_fails_the_proxy_and_is_named(world: World) -> None:

@@ -37,6 +37,7 @@ from leasing.models import EndCause, EndedLease, Lease, ProxyLoad
 from leasing.selectors import Selector
 from providers.errors import AuthenticationFailed, InvalidRequest, ProviderError, QuotaExceeded, Unavailable
 from providers.gcp.tests.standin.backend import GceBackend
+from providers.proxmox.tests.backend import PveBackend
 from providers.registry import entry_of
 from providers.tests.backend import Call, Crash, Fault, Life, lose_response, raising, refuse
 from providers.tests.memory import MemoryBackend
@@ -71,6 +72,7 @@ LIVES = st.builds(
 BACKENDS: dict[str, tuple[MakeBackend, int]] = {
     "memory": (MemoryBackend, 1),
     "gcp": (GceBackend, 50),
+    "proxmox": (PveBackend, 100),
 }
 """What the schedules run on, and how many on the backend in memory stand against one there: a server costs more."""
 

@@ -18,7 +18,7 @@ from google.api_core.client_options import ClientOptions
 from google.api_core.exceptions import Conflict, GoogleAPICallError, NotFound
 from google.cloud import compute_v1
 
-from providers.errors import AuthenticationFailed, Misconfigured, ProviderError, Unavailable
+from providers.errors import AuthenticationFailed, Unavailable
 from providers.gcp.refusals import RAISED, reason_of, told_by, translate
 
 T = TypeVar("T")
@@ -83,15 +83,12 @@ class Compute:
         )
 
     def find(self, project: str, zone: str, name: str, deadline: Deadline) -> compute_v1.Instance | None:
-        """The instance of this name, or None when there is none.
-
-        Raises Misconfigured when what is not found is the project or the zone: that says nothing of the instance.
-        """
+        """The instance of this name, or None when there is none."""
         request = compute_v1.GetInstanceRequest(project=project, zone=zone, instance=name)
         return self._call(
             lambda clients, seconds: clients.instances.get(request, retry=None, timeout=seconds),
             deadline,
-            absent_when=lambda error: _is_missing(error, "instances", project, zone),
+            absent_when=lambda error: _is_missing(error, "instances"),
         )
 
     def delete(self, project: str, zone: str, number: int, deadline: Deadline) -> None:
@@ -100,7 +97,7 @@ class Compute:
         self._call(
             lambda clients, seconds: clients.instances.delete_unary(request, retry=None, timeout=seconds),
             deadline,
-            absent_when=lambda error: _is_missing(error, "instances", project, zone),
+            absent_when=lambda error: _is_missing(error, "instances"),
         )
 
     def page(
@@ -127,7 +124,7 @@ class Compute:
         return self._call(
             lambda clients, seconds: clients.operations.get(request, retry=None, timeout=seconds),
             deadline,
-            absent_when=lambda error: _is_missing(error, "operations", project, zone),
+            absent_when=lambda error: _is_missing(error, "operations"),
         )
 
     def _call(
@@ -161,11 +158,6 @@ class Compute:
         return clients
 
 
-def _is_missing(error: GoogleAPICallError, collection: str, project: str, zone: str) -> bool:
-    """Is it the thing itself that is not found? Raises Misconfigured when it is the project or the zone around it."""
-    if not isinstance(error, NotFound):
-        return False
-    if f"/{collection}/" in told_by(error):
-        return True
-    refusal: ProviderError = translate(error)
-    raise Misconfigured(f"project {project} has no zone {zone}, or does not exist", detail=refusal.detail) from None
+def _is_missing(error: GoogleAPICallError, collection: str) -> bool:
+    """Is it the thing itself that is not found? A project or zone that is not says nothing of what is in it."""
+    return isinstance(error, NotFound) and f"/{collection}/" in told_by(error)

@@ -62,7 +62,7 @@ class GcpProvider:
         deadline = Deadline(self.profile.create_deadline_seconds)
         project, zone = self._block.project, request.placement.zone
         body = mapping.body_of(request, entry=self._entry, block=self._block)
-        request_id = mapping.first_request_id(self._entry, request.identity)
+        request_id = mapping.first_request_id(request.name)
         for _ in range(MOST_TRIES):
             operation = self._compute.insert(project, zone, body, request_id, deadline)
             if machine := self._compute.find(project, zone, request.name, deadline):

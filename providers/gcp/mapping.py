@@ -81,9 +81,9 @@ def check_placement(placement: Placement) -> None:
             raise InvalidRequest(f"{field}: {fields[field]!r} is no name of Compute Engine, such as e2-small")
 
 
-def first_request_id(entry: str, identity: Identity) -> UUID:
+def first_request_id(name: str) -> UUID:
     """The same for each repetition of a create, so that Compute Engine carries out the first alone."""
-    return uuid5(_REQUEST_IDS, f"{entry}/{identity.instance_name}/{identity.instance_hash}")
+    return uuid5(_REQUEST_IDS, name)
 
 
 def next_request_id(before: UUID, operation: Operation) -> UUID:

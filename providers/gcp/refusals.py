@@ -37,6 +37,9 @@ _LATE_REFUSALS: tuple[tuple[re.Pattern[str], type[ProviderError]], ...] = (
 )
 """By the code of an operation's error; new ones keep coming, with these words in them."""
 
+_OF_THE_ENTRY = re.compile(r"'projects/[^/']+(/zones/[^/']+|/global/networks/[^']+)?' was not found")
+"""What the providers file names, or a zone that is gone: no spec of a proxy is to blame, and nothing in it is gone."""
+
 _RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 
 
@@ -96,6 +99,8 @@ def _translate_answer(error: GoogleAPICallError) -> ProviderError:
         return QuotaExceeded(told, detail=detail)
     if code in (403, 412):
         return PermissionDenied(told, detail=detail)
+    if code == 404 and _OF_THE_ENTRY.search(told):
+        return Misconfigured(told, detail=detail)
     if code in (400, 404) and reason != "resourceNotReady":
         return InvalidRequest(told, detail=detail)
     return NoAnswer(f"Compute Engine fails at the moment (HTTP {code})", detail=detail, finding="APIError")

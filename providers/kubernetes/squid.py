@@ -17,8 +17,12 @@ NOT_PUBLIC = tuple(
 )
 """Whatever a target resolves to in here, the cluster and its cloud's metadata included, is not fetched."""
 
-MAX_FILE_DESCRIPTORS = 4096
-"""Squid sizes its tables from RLIMIT_NOFILE, which containers often set to a billion: it is OOM-killed at its start."""
+MAX_FILE_DESCRIPTORS = 1024
+"""About 500 tunnels, which take 100 MB at most; 1,900 busy ones were seen to take more than a pod's limit.
+
+Without a value Squid sizes its tables from RLIMIT_NOFILE, which containers often set to a billion, and is OOM-killed at
+its start.
+"""
 
 
 def squid_conf(*, port: int, clients: Iterable[Network], allowed_private_targets: Iterable[Network]) -> str:

@@ -32,7 +32,7 @@ from providers.errors import (
     Unavailable,
 )
 from providers.instances import Instance, InstanceList, InstanceRequest, InstanceState, TargetCheck
-from providers.process.addresses import Endpoint, choose_endpoint
+from providers.process.addresses import Endpoint, choose_endpoint, is_of_this_machine
 from providers.process.folder import Busy, InstanceFolder, Record, Unreadable, locked, make_private
 from providers.process.launch import launching
 from providers.process.liveness import END_SECONDS, MARK, end, end_marked, leader_of
@@ -124,6 +124,8 @@ class ProcessProvider:
             reason, message = CheckReason.MISCONFIGURED, f"command: {self._command[0]!r} is not installed"
         elif self._command is DEFAULT_COMMAND and importlib.util.find_spec("proxy") is None:
             reason, message = CheckReason.MISCONFIGURED, "proxy.py is not installed: pip install 'proxyfleet[local]'"
+        elif not is_of_this_machine(self._host):
+            reason, message = CheckReason.MISCONFIGURED, f"host: {self._host} is no address of this machine"
         else:
             try:
                 make_private(self._root)

@@ -41,6 +41,10 @@ class LeaseBook(Protocol):
         """The same of many proxies in one query; one without leases may be missing."""
         ...
 
+    def targets_cooling_each(self, proxy_ids: Collection[int], now: datetime) -> Mapping[int, int]:
+        """For how many targets each of them rests; one that rests for none may be missing."""
+        ...
+
     def outstanding(self, proxy_id: int, now: datetime, *, limit: int) -> Sequence[LeaseSummary]:
         """The active leases themselves, newest first."""
         ...

@@ -23,7 +23,7 @@ from proxyfleet.local.processes import wait_until
 from tests.cluster.cluster import Cluster
 
 ROOT = Path(__file__).parent.parent.parent
-SYSTEM = "proxyfleet"
+SYSTEM = "proxyfleet-system"
 """The namespace of deploy/rbac."""
 
 
@@ -40,15 +40,18 @@ def install(cluster: Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
 
 
-def add_account(cluster: Cluster, name: str) -> None:
-    """Another ServiceAccount that may do what the bridge's may, to tell two bridges apart by who they are."""
+def add_account(cluster: Cluster, name: str, *, namespace: str | None = None) -> None:
+    """Another ServiceAccount that may do what the bridge's may, with proxies of ``namespace`` alone if given."""
     cluster.kubectl("create", "serviceaccount", name, "--namespace", SYSTEM)
-    for kind in ("clusterrole", "role"):
-        binding = "clusterrolebinding" if kind == "clusterrole" else "rolebinding"
-        cluster.kubectl(
-            *("create", binding, name, f"--{kind}=proxyfleet-sync", f"--serviceaccount={SYSTEM}:{name}"),
-            *(("--namespace", SYSTEM) if kind == "role" else ()),
-        )
+    here = ("rolebinding", "--namespace", namespace) if namespace else ("clusterrolebinding",)
+    bindings = {
+        "--clusterrole=proxyfleet-sync": here,
+        "--clusterrole=proxyfleet-provider-health": ("clusterrolebinding",),
+        "--role=proxyfleet-sync": ("rolebinding", "--namespace", SYSTEM),
+    }
+    for role, (binding, *where) in bindings.items():
+        label = f"{name}-{role.rpartition('=')[2]}"
+        cluster.kubectl("create", binding, label, role, f"--serviceaccount={SYSTEM}:{name}", *where)
 
 
 @contextmanager

@@ -72,6 +72,17 @@ def test_a_write_on_an_object_of_the_past_is_refused_and_heals(
         assert operator.proxy("a")["metadata"]["labels"] == {"newer": "true"}
 
 
+def test_a_status_that_was_overwritten_heals(operator: Operator) -> None:
+    with running(operator.cluster, operator.namespace):
+        operator.apply("a")
+        operator.until(lambda: operator.status("a").get("phase") == "Ready" and operator.published())
+    restored = '{"status": {"phase": "Pending", "ip": "192.0.2.99", "leases": 7}}'
+    operator.kubectl("patch", "px", "a", "--subresource=status", "--type=merge", "--patch", restored)
+    with running(operator.cluster, operator.namespace):
+        operator.until(lambda: operator.status("a")["ip"] == operator.row("a").address)
+        assert (operator.status("a")["phase"], operator.status("a")["leases"]) == ("Ready", 0)
+
+
 class Killed(Exception):
     """A bridge ends here."""
 

@@ -172,7 +172,7 @@ def test_the_mode_stays_as_it_is(installed: Cluster, namespace: str) -> None:
         api.apply(PROXY, manifest | {"spec": EXTERNAL}, field_manager="test")
 
 
-@pytest.mark.parametrize("sample", sorted((DEPLOY / "samples").glob("proxy_*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("sample", sorted((DEPLOY / "samples").glob("prox[iy]*.yaml")), ids=lambda path: path.stem)
 def test_the_samples_are_taken(installed: Cluster, sample: Path) -> None:
     """By the API server and by the model."""
     installed.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", str(sample))
@@ -279,7 +279,7 @@ SPECS = optional(
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(spec=SPECS)
 @example(spec=MANAGED)

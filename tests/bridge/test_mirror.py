@@ -9,10 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from k8s_sync.client import connect
 from k8s_sync.finalizers import FINALIZER
 from k8s_sync.kinds import PROXY
+from k8s_sync.mirror import Mirror
 from proxyfleet import conf
 from proxyfleet.fleet import operations
 from proxyfleet.fleet.completeness import MirrorIncomplete, require_complete_mirror
@@ -20,11 +24,11 @@ from proxyfleet.fleet.models import MirroredSecret, Origin, Proxy
 from proxyfleet.fleet.reconciler import desired_hash
 from proxyfleet.fleet.spec import ProxySpec
 from proxyfleet.local.processes import wait_until
-from tests.bridge.bridges import running
+from tests.bridge.bridges import SYSTEM, running
 from tests.bridge.operator import Operator, manifest
 
 SECONDS = 60
-OBJECTS = 200
+OBJECTS = 100
 LEAVING = "on its way out"
 EXTERNAL = {"mode": "External", "endpoint": {"host": "192.0.2.7"}, "provider": ""}
 
@@ -122,6 +126,32 @@ def test_managed_objects_are_held_before_there_is_a_row(operator: Operator) -> N
         assert catches_up(operator)
     assert operator.proxy("managed")["metadata"]["finalizers"] == [FINALIZER]
     assert "finalizers" not in operator.proxy("external")["metadata"]
+
+
+def test_what_agrees_is_not_written_and_what_exists_is_not_deleted(operator: Operator) -> None:
+    """Whatever the bridge believes: of a row that it misses in its list, it asks the API server."""
+    operator.apply("a")
+    kubeconfig = operator.cluster.service_account_kubeconfig(SYSTEM, "proxyfleet-sync")
+    mirror = Mirror(connect(kubeconfig), namespace=operator.namespace)
+    uid = operator.proxy("a")["metadata"]["uid"]
+    mirror.deliver(uid, operator.proxy("a"), timezone.now())
+    assert mirror.known() == [uid]
+    before = operator.proxy("a")
+
+    with CaptureQueriesContext(connection) as queries:
+        mirror.deliver(uid, before, timezone.now())
+        mirror.deliver(uid, None, timezone.now())
+    assert [query["sql"] for query in queries if not query["sql"].startswith("SELECT")] == []
+    assert operator.proxy("a") == before
+
+    recreate(operator, "a")
+    second = operator.proxy("a")["metadata"]["uid"]
+    mirror.deliver(second, operator.proxy("a"), timezone.now())
+    assert mirror.known() == [second]
+
+    recreate(operator, "a")
+    mirror.deliver(second, None, timezone.now())
+    assert mirror.known() == []
 
 
 def test_a_spec_that_only_the_model_refuses_is_answered_on_the_object(operator: Operator) -> None:

@@ -77,10 +77,14 @@ def test_what_others_manage_is_not_taken_from_them(operator: Operator, admin: Cl
     with running(operator.cluster, operator.namespace):
         operator.apply("a", port=8080, attributes={"region": "eu"})
         operator.until(lambda: operator.status("a").get("phase") == "Ready")
+        operator.kubectl("patch", "px", "a", "--type=merge", "--patch", '{"spec": {"maxLeases": 3}}')
+        operator.until(lambda: operator.row("a").generation == 2)
         before = operator.proxy("a")
-        theirs = "Is managed by kubectl-client-side-apply, which would set it back: change it there"
+        theirs = "Is managed by kubectl-client-side-apply: change it there"
         refused = edit(operator, admin, "a", port=9090, drain_seconds=60)
         assert errors(refused) == {"port": [theirs]}
+        refused = edit(operator, admin, "a", max_leases=5)
+        assert errors(refused) == {"max_leases": ["Is managed by kubectl-patch: change it there"]}
         refused = edit(operator, admin, "a", attribute_lines="")
         assert errors(refused) == {"attribute_lines": [theirs]}
         assert operator.proxy("a")["spec"] == before["spec"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -39,7 +40,13 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: bridge.stop())
-        with answering(address, alive=lambda: bridge.is_alive, problems=lambda: _problems(bridge)):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(
+                    answering(address, alive=lambda: bridge.is_alive, problems=lambda: _problems(bridge))
+                )
+            except OSError as error:
+                raise CommandError(f"PROXYFLEET_SYNC_ADDR: can't listen on {address}: {error.strerror}") from error
             bridge.run()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -295,3 +297,9 @@ def test_the_request_id_is_forgotten_after_an_hour_and_the_name_still_allows_one
     time.passed = timedelta(hours=2)
     assert provider.create(request).provider_id == first.provider_id
     assert len(backend.machines()) == 1
+
+
+def test_the_sdk_is_imported_by_those_alone_who_use_it() -> None:
+    """It takes a second or two."""
+    program = "import sys, providers.registry, providers.gcp.mapping; sys.exit('google.cloud' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)

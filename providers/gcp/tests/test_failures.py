@@ -125,14 +125,18 @@ def test_a_rate_limit_says_when_to_come_back(provider: GcpProvider, server: Comp
 
 
 @pytest.mark.parametrize("project", ["no-such-project", "test-project"])
-def test_a_project_or_zone_that_is_not_found_says_nothing_of_the_instance(
-    provider: GcpProvider, backend: GceBackend, project: str
-) -> None:
+def test_a_project_or_zone_that_is_not_found_says_nothing_of_the_instance(provider: GcpProvider, project: str) -> None:
     provider_id = provider.create(gcp_request()).provider_id
     elsewhere = provider_id.replace("test-project/europe-west1-b", f"{project}/mars-north1-a")
     for verb in (provider.get, provider.delete):
-        with pytest.raises(Misconfigured, match=f"project {project} has no zone mars-north1-a"):
+        with pytest.raises(Misconfigured, match="' was not found"):
             verb(elsewhere)
+
+
+@pytest.mark.parametrize("block", [{"project": "no-such-project"}, {"network": "no-such-network"}])
+def test_a_wrong_entry_is_no_fault_of_the_spec(backend: GceBackend, block: dict[str, str]) -> None:
+    with pytest.raises(Misconfigured, match=f"{next(iter(block.values()))}' was not found"):
+        backend.driver(fleet_id=FLEET, **block).create(gcp_request())
 
 
 def test_a_missing_permission_is_named(provider: GcpProvider, cloud: Cloud) -> None:

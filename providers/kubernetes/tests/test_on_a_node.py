@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,11 +12,10 @@ import pytest
 import requests
 
 from providers.base import Provider
-from providers.instances import InstanceState, Placement
+from providers.instances import Instance, InstanceState, Placement
 from providers.kubernetes.tests import test_contract
 from providers.kubernetes.tests.conftest import Open
 from providers.tests.contract import FOREIGN_FLEET, make_request, settle
-from proxyfleet.local.processes import wait_until
 from tests.cluster.cluster import Cluster
 from tests.cluster.images import SQUID
 from tests.cluster.namespaces import new_namespace
@@ -23,6 +23,16 @@ from tests.cluster.node import Node
 
 pytestmark = pytest.mark.node
 SECONDS = 60
+POLL_SECONDS = 0.2
+
+
+def await_message(provider: Provider, provider_id: str, start: str) -> Instance:
+    """The instance once its message starts so."""
+    give_up_at = time.monotonic() + SECONDS
+    while not (instance := provider.get(provider_id)).message.startswith(start):
+        assert time.monotonic() < give_up_at, instance
+        time.sleep(POLL_SECONDS)
+    return instance
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +77,13 @@ class TestOnANode(test_contract.TestKubernetesProvider):
 
 def test_a_bad_image_says_why_it_waits(provider: Provider) -> None:
     request = replace(make_request(), placement=Placement(image="registry.invalid/no-such-squid:1"))
-    made = provider.create(request)
-    words = "ImagePullBackOff: Back-off pulling image"
-    assert wait_until(lambda: provider.get(made.provider_id).message.startswith(words), SECONDS)
-    assert provider.get(made.provider_id).state is InstanceState.PROVISIONING
+    waiting = await_message(provider, provider.create(request).provider_id, "ImagePullBackOff: Back-off pulling image")
+    assert waiting.state is InstanceState.PROVISIONING
 
 
 def test_a_zone_without_nodes_says_so(provider: Provider) -> None:
     made = provider.create(replace(make_request(), placement=Placement(zone="nowhere")))
-    assert wait_until(lambda: provider.get(made.provider_id).message.startswith("Unschedulable"), SECONDS)
+    assert await_message(provider, made.provider_id, "Unschedulable: ").state is InstanceState.PROVISIONING
 
 
 def test_a_privileged_port_needs_no_privilege(provider: Provider) -> None:

@@ -14,8 +14,8 @@ from providers.blocks import GcpBlock
 from providers.gcp.driver import GcpProvider
 from providers.gcp.mapping import STATES
 from providers.gcp.tests.standin.accounts import shared_account
-from providers.gcp.tests.standin.cloud import PROJECT, ZONES
 from providers.gcp.tests.standin.resources import Machine
+from providers.gcp.tests.standin.rules import PROJECT, ZONES
 from providers.gcp.tests.standin.server import ComputeServer
 from providers.instances import Identity, Instance
 from providers.profiles import PROFILES
