@@ -19,7 +19,8 @@ STALL_SECONDS = 20.0
 
 CHUNK = 1 << 18
 QCOW2_MAGIC = b"QFI\xfb"
-HEADER_BYTES = 32
+HEADER_BYTES = 80
+EXTERNAL_DATA = 1 << 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,11 @@ class Download:
                 f"the source of image {self._image.key} sent no qcow2 image",
                 detail=f"{self._image.url}: {self.received} bytes that do not start as a qcow2 does",
             )
+        if self._image.format == "qcow2" and _names_other_files(self._header):
+            raise Misconfigured(
+                f"image {self._image.key} is a part of another one",
+                detail=f"{self._image.url}: it names a backing or data file, which the host would open for the guest",
+            )
 
     def _read(self) -> bytes:
         if time.monotonic() > self._deadline:
@@ -101,6 +107,13 @@ class Download:
                 f"the source of image {self._image.key} broke off",
                 detail=f"{self._image.url}: {error!r} after {self.received} bytes",
             ) from error
+
+
+def _names_other_files(header: bytes) -> bool:
+    """Whether a qcow2 is not all there is: QEMU would look for the rest among the host's own files."""
+    version, backing_file = int.from_bytes(header[4:8], "big"), int.from_bytes(header[8:16], "big")
+    features = int.from_bytes(header[72:80], "big") if version >= 3 else 0
+    return bool(backing_file or features & EXTERNAL_DATA)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.reconciler import reconcile
 from tests.kvm.host import GATEWAY
 
-BOOT_SECONDS = 240.0
+BOOT_SECONDS = 600.0
 HOLD = timedelta(minutes=5)
 
 
@@ -58,7 +58,7 @@ class Fleet:
             assert time.monotonic() < deadline, (proxy.phase, proxy.reason, proxy.message, proxy.health_message)
             if proxy.address:
                 probe_now([proxy.pk], timezone.now())
-            time.sleep(0.5)
+            time.sleep(2)
         return proxy
 
     def until_gone(self, proxy: Proxy, *, seconds: float = 60) -> None:

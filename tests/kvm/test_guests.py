@@ -26,7 +26,7 @@ from tests.kvm.guest import CLOUD_CONFIG, FORMATS, JINJA, Guest
 from tests.kvm.host import Host, wait_until
 from tests.kvm.sources import ImageServer
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.django_db(transaction=True)]
 
 USER_DATA = "/var/lib/cloud/instance/user-data.txt"
 ADD = reverse("admin:fleet_proxy_add")
@@ -45,7 +45,7 @@ def page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def fleet(host: Host, images: ImageServer, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     fleet = Fleet(providers_of(home=("kvm2", block(host, images))))
-    monkeypatch.setattr("proxyfleet.fleet.admin.proxies.providers", lambda: fleet.providers)
+    monkeypatch.setattr("proxyfleet.fleet.admin.editing.providers", lambda: fleet.providers)
     return fleet
 
 
@@ -113,7 +113,7 @@ def test_a_guest_that_boots_by_uefi(host: Host, images: ImageServer, page: str, 
     made = home.create(replace(request, placement=Placement(machine_type="small", image="full-uefi")))
     assert len(host.nvram()) == 1
     guest = Guest(host, made.provider_id)
-    wait_until(guest.agent_is_connected, "the guest's agent", seconds=240)
+    wait_until(guest.agent_is_connected, "the guest's agent", seconds=600)
     running = settle(home, made.provider_id)
     wait_until(partial(holds, guest, FORMATS["mime"]), "cloud-init", seconds=120)
     through = {"https": f"http://{running.address}:3128"}
@@ -138,7 +138,7 @@ def test_gzip_and_a_script_reach_guests_byte_for_byte(host: Host, images: ImageS
         for name in ("gzip", "script")
     }
     for name, guest in guests.items():
-        wait_until(guest.agent_is_connected, f"the agent of the guest of {name}", seconds=300)
+        wait_until(guest.agent_is_connected, f"the agent of the guest of {name}", seconds=600)
     for name, guest in guests.items():
         wait_until(partial(holds, guest, FORMATS[name]), f"cloud-init of {name}", seconds=120)
 
