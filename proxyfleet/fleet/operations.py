@@ -16,7 +16,8 @@ from django.db import IntegrityError, transaction
 
 from proxyfleet.fleet import hints
 from proxyfleet.fleet.claims import event_of
-from proxyfleet.fleet.columns import SPEC_COLUMNS
+from proxyfleet.fleet.columns import SPEC_COLUMNS, read_declared
+from proxyfleet.fleet.differences import describe_differences
 from proxyfleet.fleet.models import EventKind, Origin, Proxy
 from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
@@ -88,6 +89,7 @@ def update(
         if wanted.mode != proxy.mode:
             raise InvalidSpec({"mode": [f"is immutable: the proxy is {proxy.mode}; delete it and declare another"]})
         before = {column: getattr(proxy, column) for column in SPEC_COLUMNS}
+        declared_before = read_declared(proxy)
         proxy.spec = wanted
         changed = [column for column in SPEC_COLUMNS if getattr(proxy, column) != before[column]]
         if not changed and generation is None:
@@ -96,7 +98,8 @@ def update(
         proxy.generation = generation or proxy.generation + 1
         _save(proxy, *changed, "generation", *_BACKOFF)
         if changed:
-            _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=", ".join(changed))
+            differences = describe_differences(declared_before, read_declared(proxy))
+            _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=differences)
         ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
         hints.wake([proxy.pk], now)
     return proxy

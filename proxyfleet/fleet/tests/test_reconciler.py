@@ -451,3 +451,25 @@ def test_a_custom_resource_counts_its_generations_itself(world: World) -> None:
     assert told(6, maxLeases=9) == (7, 7, 3), "an event that comes late changes nothing"
     assert told(8, maxLeases=3) == (8, 8, 3), "a change that is none to us is observed all the same"
     assert world.history(proxy).count("SpecChanged") == 1
+
+
+def test_the_history_tells_what_an_edit_changed(world: World) -> None:
+    before = {
+        "provider": "mem",
+        "attributes": {"geo": "eu", "tier": "a"},
+        "cloudInit": {"inline": "#cloud-config\n# hush"},
+    }
+    proxy = world.declare(**before)
+    after = {
+        "provider": "mem",
+        "attributes": {"geo": "us"},
+        "maxLeases": 3,
+        "healthCheck": {"expectedStatus": [200, 204]},
+    }
+    operations.update(proxy.pk, after, actor="olive", now=world.now)
+    told = ProxyEvent.objects.get(kind="SpecChanged")
+    assert told.message == (
+        "attributes.geo eu → us; attributes.tier a → (none); maxLeases 10 → 3; "
+        "healthCheck.expectedStatus (none) → 200, 204; cloudInit.inline changed"
+    )
+    assert told.actor == "olive"
