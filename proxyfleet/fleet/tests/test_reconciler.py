@@ -454,18 +454,10 @@ def test_a_custom_resource_counts_its_generations_itself(world: World) -> None:
 
 
 def test_the_history_tells_what_an_edit_changed(world: World) -> None:
-    before = {
-        "provider": "mem",
-        "attributes": {"geo": "eu", "tier": "a"},
-        "cloudInit": {"inline": "#cloud-config\n# hush"},
-    }
-    proxy = world.declare(**before)
-    after = {
-        "provider": "mem",
-        "attributes": {"geo": "us"},
-        "maxLeases": 3,
-        "healthCheck": {"expectedStatus": [200, 204]},
-    }
+    user_data = {"inline": "#cloud-config\n# hush"}
+    proxy = world.declare(attributes={"geo": "eu", "tier": "a"}, cloudInit=user_data)
+    statuses = {"expectedStatus": [200, 204]}
+    after = {"provider": "mem", "attributes": {"geo": "us"}, "maxLeases": 3, "healthCheck": statuses}
     operations.update(proxy.pk, after, actor="olive", now=world.now)
     told = ProxyEvent.objects.get(kind="SpecChanged")
     assert told.message == (
