@@ -13,7 +13,6 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.timesince import timesince
 from unfold.admin import ModelAdmin
 
 from providers.config import EXTERNAL
@@ -24,6 +23,7 @@ from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.completeness import MirrorIncomplete
 from proxyfleet.fleet.models import ProviderState
 from proxyfleet.fleet.orphans import sweep
+from proxyfleet.fleet.templatetags.ages import age
 
 
 @admin.register(ProviderState)
@@ -120,7 +120,7 @@ def _row(name: str, state: ProviderState | None, now: datetime) -> list[Any]:
     )
     if state is None or state.orphans_swept_at is None:
         return [link, _type_of(name), readiness_badge(state), "never", "—", state.orphans_error if state else ""]
-    swept = f"{timesince(state.orphans_swept_at, now, depth=1)} ago"
+    swept = f"{age(state.orphans_swept_at, now)} ago"
     return [link, _type_of(name), readiness_badge(state), swept, len(state.orphans), state.orphans_error]
 
 
@@ -132,7 +132,7 @@ def _targets(targets: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
             [
                 target["name"],
                 badge(target["reason"], "success" if target["ready"] else "danger"),
-                timesince(datetime.fromisoformat(target["lastTransitionTime"]), now, depth=1),
+                age(datetime.fromisoformat(target["lastTransitionTime"]), now),
                 target["message"],
             ]
             for target in targets
@@ -148,7 +148,7 @@ def _table(orphans: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
             [
                 orphan["provider_id"],
                 f"{orphan['namespace']}/{orphan['name']}",
-                timesince(datetime.fromisoformat(orphan["created_at"]), now, depth=1),
+                age(datetime.fromisoformat(orphan["created_at"]), now),
                 orphan["action"],
                 orphan["message"],
             ]

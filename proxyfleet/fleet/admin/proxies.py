@@ -12,7 +12,6 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
-from django.utils.timesince import timesince
 from unfold.views import ChangeList
 
 from proxyfleet.fleet.admin.badges import health_badge, state_badges
@@ -22,6 +21,7 @@ from proxyfleet.fleet.admin.shared import gone, page_url, person
 from proxyfleet.fleet.admin.verbs import VERBS, Outcome, Verb, perform
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.ports import ports
+from proxyfleet.fleet.templatetags.ages import age
 
 NAMED_AT_MOST = 10
 """How many proxies a message names before it only counts the rest."""
@@ -110,7 +110,7 @@ class ProxyAdmin(SpecEditing):
 
     @admin.display(description="Age", ordering="-created_at")
     def age(self, proxy: Proxy) -> str:
-        return timesince(proxy.created_at, timezone.now(), depth=1)
+        return age(proxy.created_at, timezone.now())
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -409,7 +409,7 @@ def test_providers_show_their_last_sweep(world: World, operator: Client) -> None
     assert "never" in operator.get(reverse("admin:fleet_providerstate_changelist")).content.decode()
     world.now = timezone.now()
     world.collect_orphans()
-    assert "0\xa0minutes ago" in operator.get(reverse("admin:fleet_providerstate_changelist")).content.decode()
+    assert " s ago" in operator.get(reverse("admin:fleet_providerstate_changelist")).content.decode()
     shown = operator.get(reverse("admin:fleet_providerstate_change", args=["mem"])).content.decode()
     assert proxy.provider_id in shown
     assert operator.get(reverse("admin:fleet_providerstate_change", args=["nosuch"])).status_code == 404
