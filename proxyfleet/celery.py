@@ -12,7 +12,7 @@ from typing import Any
 
 from celery import Celery
 from celery.schedules import schedule
-from celery.signals import setup_logging, worker_process_init
+from celery.signals import beat_init, setup_logging, worker_process_init
 from kombu import Queue
 
 from providers.base import BehaviourProfile
@@ -26,6 +26,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
 
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+CHECK_TASK = "health.check_provider"
 MESSAGE_EXPIRES = 10
 """Seconds after which a message of the schedule is stale; longer than a busy queue, or nothing would ever run."""
 
@@ -68,7 +69,7 @@ def beat_schedule(profiles: Mapping[str, BehaviourProfile], conf: Settings) -> d
             ),
             f"check {entry}": _every(
                 conf.provider_check_interval,
-                "health.check_provider",
+                CHECK_TASK,
                 queue=CHECK_QUEUE,
                 limits=check_limits(conf.check_timeout),
                 entry=entry,
@@ -127,6 +128,14 @@ def _make_app(conf: Settings) -> Celery:
 @setup_logging.connect
 def _keep_django_logging(**_: object) -> None:
     """Django has configured logging already; Celery would replace it."""
+
+
+@beat_init.connect
+def _check_providers_at_once(**_: object) -> None:
+    """An operator who starts the product wants to know now, not when the first interval is over."""
+    for item in app.conf.beat_schedule.values():
+        if item["task"] == CHECK_TASK:
+            app.send_task(item["task"], kwargs=item["kwargs"], **item["options"])
 
 
 @worker_process_init.connect

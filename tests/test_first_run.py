@@ -152,6 +152,11 @@ class Admin:
         assert found is not None
         self._submit(f"fleet/proxy/{found[1]}/edit/", **fields)
 
+    def read(self, path: str) -> str:
+        page = self._session.get(self._site + path, timeout=10)
+        page.raise_for_status()
+        return page.text
+
     def _submit(self, path: str, **fields: str) -> None:
         """Fill in the form at ``path``; a form that is refused comes again instead of a redirect."""
         page = self._session.get(self._site + path, timeout=10)
@@ -281,6 +286,11 @@ def test_a_port_edited_in_the_admin_replaces_the_proxy(machine: Machine) -> None
     steps = ["Replacing", "InstanceDeleted", "Provisioning", "InstanceCreated", "HealthChanged", "Ready"]
     assert history[changed + 1 :] == steps
     assert after["events"][len(steps)]["actor"] == "admin"
+
+
+def test_the_backend_is_checked_from_the_start(machine: Machine) -> None:
+    admin = Admin(machine)
+    wait_for(lambda: "Healthy" in admin.read("fleet/providerstate/here/change/"), 30)
 
 
 def test_an_external_proxy_that_refuses_connect_is_unhealthy_and_says_so(machine: Machine) -> None:
