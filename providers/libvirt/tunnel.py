@@ -13,7 +13,6 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import quote
 
 import paramiko
@@ -35,19 +34,14 @@ class Tunnel:
         """Dial ``target``. Raises a ProviderError that names the step that failed."""
         self._socket_path = socket_path
         self._transport: Transport = dial(target)
-        self._folder = tempfile.mkdtemp(prefix="proxyfleet-libvirt-")
-        self._numbers = 0
         self._needs_helper = False
-        self._lock = threading.Lock()
 
     @property
     def is_alive(self) -> bool:
         return self._transport.is_active()
 
     def bridge(self) -> Bridge:
-        with self._lock:
-            self._numbers += 1
-            return Bridge(f"{self._folder}/{self._numbers}", self._open_channel)
+        return Bridge(self._open_channel)
 
     def close(self) -> None:
         """Drop the connection and every bridge over it; waits for no answer of the host."""
@@ -55,7 +49,6 @@ class Tunnel:
         with contextlib.suppress(OSError):
             self._transport.sock.shutdown(socket.SHUT_RDWR)
         self._transport.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _open_channel(self) -> Channel:
         if self._needs_helper:
@@ -79,16 +72,18 @@ class Tunnel:
 class Bridge:
     """A unix socket of this process that leads one connection to the host's libvirt."""
 
-    def __init__(self, path: str, open_channel: Callable[[], Channel]) -> None:
+    def __init__(self, open_channel: Callable[[], Channel]) -> None:
         self.error: Exception | None = None
         """Why the far end could not be reached or was lost; libvirt only says that the connection was reset."""
-        self._path = path
+        self._folder = tempfile.mkdtemp(prefix="proxyfleet-libvirt-")
+        """Lasts until libvirt has come: a process that is killed later leaves nothing."""
+        self._path = f"{self._folder}/socket"
         self._open_channel = open_channel
         self._near: socket.socket | None = None
         self._closed = False
         self._lock = threading.Lock()
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(path)
+        self._listener.bind(self._path)
         self._listener.listen(1)
         self._thread = threading.Thread(target=self._carry, name="libvirt-bridge", daemon=True)
         self._thread.start()
@@ -112,7 +107,7 @@ class Bridge:
         except OSError:  # closed before libvirt came
             return
         finally:
-            Path(self._path).unlink(missing_ok=True)
+            shutil.rmtree(self._folder, ignore_errors=True)
         with near:
             with self._lock:
                 self._near = near
