@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -22,6 +23,8 @@ from proxyfleet.fleet.phases import Phase, Verdict
 SHOWN_LEASES = SHOWN_COOLDOWNS = 100
 SHOWN_EVENTS = 20
 TARGET_WINDOW = timedelta(hours=1)
+LOOKED_AT = 100
+"""Proxies that rest, the soonest rested first, among which the first to be free is looked for."""
 
 
 def lease(lease_id: UUID, now: datetime) -> Lease:
@@ -119,33 +122,64 @@ def targets(now: datetime, *, after: str, limit: int) -> list[TargetSummary]:
         return [TargetSummary(*row) for row in cursor.fetchall()]
 
 
+# Only what can't be leased is looked up among the wide rows of proxies, to tell why.
 _SHORTAGE = """
-with fleet as (
-  select coalesce(load.leasable, false) as leasable,
-    load.active >= load.max_leases as is_full,
-    proxy.phase = any(%(draining)s) or proxy.cordoned or proxy.deletion_requested_at is not null as is_draining,
-    (select until from leasing_cooldown
-      where target = %(target)s and proxy_id = proxy.id and until > %(now)s) as rested_at,
-    (select expires_at from leasing_lease where proxy_id = proxy.id and load.active >= load.max_leases
-      order by expires_at offset greatest(load.active - load.max_leases, 0) limit 1) as slot_at
-  from fleet_proxy proxy left join leasing_proxyload load on load.proxy_id = proxy.id
-  where proxy.id in ({matching})
+with unleasable as (
+  select count(*) as total, count(*) filter (
+    where proxy.phase = any(%(draining)s) or proxy.cordoned or proxy.deletion_requested_at is not null
+  ) as draining
+  from leasing_proxyload load join fleet_proxy proxy on proxy.id = load.proxy_id
+  where not load.leasable{matching}
+), leasable as (
+  select count(*) as total, count(*) filter (where {resting}) as cooling,
+    count(*) filter (where load.active >= load.max_leases and not {resting}) as "full"
+  from leasing_proxyload load where load.leasable{matching}
 )
-select count(*),
-  count(*) filter (where not leasable and not is_draining),
-  count(*) filter (where leasable and rested_at is null and is_full),
-  count(*) filter (where leasable and rested_at is not null),
-  count(*) filter (where not leasable and is_draining),
-  min(greatest(rested_at, slot_at)) filter (where leasable)
-from fleet
+select leasable.total + unleasable.total, unleasable.total - draining, "full", cooling, draining
+from leasable, unleasable
 """
+_RESTING = """exists (
+  select from leasing_cooldown cooldown
+  where cooldown.target = %(target)s and cooldown.proxy_id = load.proxy_id and cooldown.until > %(now)s
+)"""
+
+# The lease that frees a slot when it ends: the first of its proxy; but where the limit was lowered below the leases
+# that are out, as many of them must end before.
+_NEXT_SLOT = """
+select lease.expires_at from leasing_lease lease join leasing_proxyload load on load.proxy_id = lease.proxy_id
+where load.leasable and not {resting}{matching}
+  and (load.active = load.max_leases or load.active - load.max_leases <= (
+    select count(*) from leasing_lease other
+    where other.proxy_id = lease.proxy_id and (other.expires_at, other.id) < (lease.expires_at, lease.id)
+  ))
+order by lease.expires_at limit 1
+"""
+_NEXT_RESTED = f"""
+select min(free_at) from (
+  select greatest(cooldown.until, (
+    select lease.expires_at from leasing_lease lease
+    where lease.proxy_id = load.proxy_id and load.active >= load.max_leases
+    order by lease.expires_at offset greatest(load.active - load.max_leases, 0) limit 1
+  )) as free_at
+  from leasing_cooldown cooldown join leasing_proxyload load on load.proxy_id = cooldown.proxy_id
+  where cooldown.target = %(target)s and cooldown.until > %(now)s and load.leasable{{matching}}
+  order by cooldown.until limit {LOOKED_AT}
+) rested
+"""  # noqa: S608  a number of ours
 
 
 def shortage(wish: Wish, now: datetime) -> Shortage:
     """Why nothing that matches can be leased."""
-    matching_proxies, params = matching(wish)
+    condition, params = matching(wish, "load.proxy_id")
+    resting = _RESTING if wish.target else "false"
     params |= {"draining": [Phase.REPLACING, Phase.TERMINATING], "target": wish.target, "now": now}
     with connection.cursor() as cursor:
-        cursor.execute(_SHORTAGE.format(matching=matching_proxies), params)
-        row = cursor.fetchone()
-    return Shortage(*row)
+
+        def ask(query: str) -> tuple[Any, ...]:
+            cursor.execute(query.format(matching=condition, resting=resting), params)
+            return tuple(cursor.fetchone() or (None,))
+
+        matching_, unhealthy, full, cooling, draining = ask(_SHORTAGE)
+        times = [ask(query)[0] for query, some in ((_NEXT_SLOT, full), (_NEXT_RESTED, cooling)) if some]
+    free_at = min(filter(None, times), default=None)
+    return Shortage(matching_, unhealthy, full, cooling, draining, free_at)

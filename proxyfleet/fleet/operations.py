@@ -15,10 +15,9 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from proxyfleet.fleet import hints
-from proxyfleet.fleet.claims import event_of
+from proxyfleet.fleet.claims import event_of, publish
 from proxyfleet.fleet.columns import SPEC_COLUMNS
 from proxyfleet.fleet.models import EventKind, Origin, Proxy
-from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
 
 
@@ -57,7 +56,7 @@ def declare(
         with transaction.atomic():
             proxy.save(force_insert=True)
             _record(proxy, EventKind.DECLARED, now, actor)
-            ports.leases.publish(proxy.pk, leasable=False, max_leases=proxy.max_leases)
+            publish(proxy)
             hints.wake([proxy.pk], now)
     except IntegrityError as error:
         if "proxy_name_unique" not in str(error):
@@ -91,7 +90,7 @@ def update(
         proxy.save(update_fields=[*changed, "generation", *_BACKOFF])
         if changed:
             _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=", ".join(changed))
-        ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
+        publish(proxy)
         hints.wake([proxy.pk], now)
     return proxy
 
@@ -106,7 +105,7 @@ def request_deletion(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
         _forget_backoff(proxy)
         proxy.save(update_fields=["deletion_requested_at", *_BACKOFF])
         _record(proxy, EventKind.DELETION_REQUESTED, now, actor)
-        ports.leases.publish(proxy.pk, leasable=False, max_leases=proxy.max_leases)
+        publish(proxy)
         hints.wake([proxy.pk], now)
     return proxy
 
@@ -164,7 +163,7 @@ def _set_cordon(proxy_id: int, actor: str, now: datetime, *, cordoned: bool) -> 
             proxy.cordoned = cordoned
             proxy.save(update_fields=["cordoned"])
             _record(proxy, EventKind.CORDONED if cordoned else EventKind.UNCORDONED, now, actor)
-            ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
+            publish(proxy)
     return proxy
 
 
