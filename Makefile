@@ -16,7 +16,7 @@ DEV := $(call stamp,requirements-dev.txt)
 WITH_SERVERS := python -m proxyfleet.local exec
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint format lock browser
+.PHONY: help run test test-long bench lint format lock browser
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test: browser lint ## Run all checks and tests
 
 test-long: browser lint ## Run them with ten times as many random schedules
 	python -m pytest --schedules 10000
+
+bench: $(LOCAL) ## Measure what leases cost; ONLY=name for one measurement, QUICK=1 for a few minutes
+	python -m bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 lint: $(DEV) ## Run the checks only
 	ruff check
