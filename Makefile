@@ -27,8 +27,8 @@ run: $(LOCAL) ## Run everything on this machine until Ctrl-C; state is kept in v
 test: browser lint ## Run all checks and tests
 	python -m pytest
 
-test-long: browser lint ## Run them with ten times as many random schedules
-	python -m pytest --schedules 10000
+test-long: browser lint ## Run them with ten times as many random schedules, and longer storms
+	python -m pytest --schedules 10000 --storm 60 --examples 100
 
 bench: $(LOCAL) ## Measure what leases cost; ONLY=name for one measurement, QUICK=1 for a few minutes
 	python -m bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)

@@ -8,6 +8,8 @@ import django
 
 django.setup()
 
+from django.db import transaction  # noqa: E402  needs the settings
+
 from leasing.book import DatabaseLeaseBook  # noqa: E402  models can be imported only now
 from proxyfleet.fleet.models import Proxy  # noqa: E402
 from proxyfleet.fleet.phases import Phase, Verdict  # noqa: E402
@@ -37,4 +39,5 @@ def fill(count: int) -> None:
 
 
 if __name__ == "__main__":
-    fill(int(sys.argv[1]))
+    with transaction.atomic():
+        fill(int(sys.argv[1]))

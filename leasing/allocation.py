@@ -63,7 +63,7 @@ RESTED = """ and coalesce((
 _CANDIDATES = """
 select load.proxy_id, load.version from leasing_proxyload load
 where {suitable}{matching}
-order by load.active, load.idle_since nulls first limit %(limit)s
+order by load.active, load.idle_since nulls first limit %(limit)s::bigint
 """
 
 # The rows are found by their keys: a join with the candidates would be planned as a scan of the table, and `+ 0` keeps
@@ -83,6 +83,8 @@ with pick as materialized (
   returning load.proxy_id
 )
 """
+
+_SOME_EXPIRED = "select exists (select from leasing_lease where expires_at <= %(now)s::timestamptz)"
 
 _TAKE_ONE = """
 with taken as (
@@ -172,12 +174,13 @@ class _Allocator:
             condition += " and load.proxy_id <> all(%(leased)s)"
         query = _CANDIDATES.format(suitable=self._suitable, matching=condition)
         params |= {"target": self._wish.target, "now": self._now, "leased": leased, "limit": limit}
-        with connection.cursor() as cursor:
-            cursor.execute(query, params)
-            return [Candidate(*row) for row in cursor.fetchall()]
+        return [Candidate(*row) for row in fetch(query, params, prepare=not condition)]
 
     def end_expired(self) -> bool:
         """Whether any were due: even when another process ended them first, their slots are free now."""
+        ((some,),) = fetch(_SOME_EXPIRED, {"now": self._now})
+        if not some:
+            return False
         condition, params = matching(self._wish, "lease.proxy_id")
         return endings.end_expired(self._now, among=condition, params=params).found > 0
 

@@ -14,8 +14,10 @@ def array(items: Iterable[object]) -> str:
     return f"{{{','.join(map(str, items))}}}"
 
 
-def fetch(query: str, params: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
-    """All rows of a prepared statement, on Django's connection and in its transaction, if there is one.
+def fetch(query: str, params: Mapping[str, Any] | None = None, *, prepare: bool = True) -> list[tuple[Any, ...]]:
+    """All rows of a statement, on Django's connection and in its transaction, if there is one.
+
+    It is prepared, unless told not to: what is put together anew for each request would crowd out the others.
 
     Its parameters are bound by the server, hence a cast beside each whose type doesn't show; texts are the cheapest.
     Errors are Django's.
@@ -24,5 +26,5 @@ def fetch(query: str, params: Mapping[str, Any] | None = None) -> list[tuple[Any
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
-        cursor.execute(query, params, prepare=True)
+        cursor.execute(query, params, prepare=prepare)
         return cursor.fetchall()

@@ -10,10 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import BooleanField, Exists, F, OuterRef, Q, QuerySet
+from django.db.models import BooleanField, Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.expressions import RawSQL
 
 from leasing.allocation import Wish, matching
+from leasing.database import fetch
 from leasing.errors import LeaseEnded, LeaseNotFound, Shortage
 from leasing.models import Cooldown, EndCause, EndedLease, Lease
 from leasing.selectors import Selector
@@ -49,7 +50,12 @@ def proxies(
     """The proxies that pass every filter, with their load. ``equal`` maps columns to the values they must have."""
     found = Proxy.objects.select_related("load").defer("cloud_init_inline").filter(**equal)
     if healthy is not None:
-        is_healthy = Q(verdict=Verdict.HEALTHY, probed_serial=F("instance_serial"))
+        # A plain comparison of two columns is taken for one that few rows pass, and the whole table read and sorted.
+        is_healthy = Case(
+            When(probed_serial=F("instance_serial"), then=Q(verdict=Verdict.HEALTHY)),
+            default=Value(value=False),
+            output_field=BooleanField(),
+        )
         found = found.filter(is_healthy if healthy else ~is_healthy)
     if available is not None:
         is_available = Q(load__leasable=True, load__active__lt=F("load__max_leases"))
@@ -172,14 +178,12 @@ def shortage(wish: Wish, now: datetime) -> Shortage:
     """Why nothing that matches can be leased."""
     condition, params = matching(wish, "load.proxy_id")
     resting = _RESTING if wish.target else "false"
-    params |= {"draining": [Phase.REPLACING, Phase.TERMINATING], "target": wish.target, "now": now}
-    with connection.cursor() as cursor:
+    params |= {"draining": [Phase.REPLACING.value, Phase.TERMINATING.value], "target": wish.target, "now": now}
 
-        def ask(query: str) -> tuple[Any, ...]:
-            cursor.execute(query.format(matching=condition, resting=resting), params)
-            return tuple(cursor.fetchone() or (None,))
+    def ask(query: str) -> list[tuple[Any, ...]]:
+        return fetch(query.format(matching=condition, resting=resting), params, prepare=not condition)
 
-        matching_, unhealthy, full, cooling, draining = ask(_SHORTAGE)
-        times = [ask(query)[0] for query, some in ((_NEXT_SLOT, full), (_NEXT_RESTED, cooling)) if some]
-    free_at = min(filter(None, times), default=None)
-    return Shortage(matching_, unhealthy, full, cooling, draining, free_at)
+    ((total, unhealthy, full, cooling, draining),) = ask(_SHORTAGE)
+    times = [*(ask(_NEXT_SLOT) if full else ()), *(ask(_NEXT_RESTED) if cooling else ())]
+    free_at = min((at for (at,) in times if at is not None), default=None)
+    return Shortage(total, unhealthy, full, cooling, draining, free_at)
