@@ -11,24 +11,33 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 stamp = $(VENV)/.$(1)-$(shell cksum < $(1) | tr ' ' '-')
 LOCAL := $(call stamp,requirements-local.txt)
 DEV := $(call stamp,requirements-dev.txt)
+KVM := $(call stamp,requirements-kvm.txt)
 
 # A command that reads Django's settings needs servers to name in them.
 WITH_SERVERS := python -m proxyfleet.local exec
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long bench lint format lock browser
+.PHONY: help run test test-node test-kvm test-long bench lint format lock cluster-up cluster-node-up cluster-down browser cluster-tools cluster-node-tools seed-tools kvm-packages kvm-ssh-secret proxmox-token-secret
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(LOCAL) ## Run everything on this machine until Ctrl-C; state is kept in var/
 	@exec python -m proxyfleet.local run
 
-test: browser lint ## Run all checks and tests
-	python -m pytest
+PYTEST := python -m pytest -n logical --dist worksteal
 
-test-long: browser lint ## Run them with ten times as many random schedules, and longer storms
-	python -m pytest --schedules 10000 --storm 60 --examples 100
+test: browser cluster-tools seed-tools lint ## Run all checks and tests
+	$(PYTEST)
+
+test-node: cluster-node-tools ## Run the tests that need pods; takes root on Debian
+	python -m pytest -m node --timeout 300
+
+test-kvm: $(DEV) $(KVM) ## Run the tests of kvm on a libvirt host of their own; takes root on Debian
+	python -m tests.kvm
+
+test-long: browser cluster-tools seed-tools lint ## Run them with ten times as many random schedules, and longer storms
+	$(PYTEST) --schedules 10000 --proxies 1000 --quiet-seconds 300 --storm 60 --examples 100
 
 bench: $(LOCAL) ## Measure what leases cost; ONLY=name for one measurement, QUICK=1 for a few minutes
 	python -m bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
@@ -45,18 +54,35 @@ format: $(DEV) ## Format the code and fix what can be fixed
 	ruff format
 	ruff check --fix
 
+cluster-up: $(DEV) ## Start a Kubernetes API server in the background and print how to reach it
+	@python -m tests.cluster up
+
+cluster-node-up: $(DEV) ## The same with a node that runs pods; takes root on Debian
+	@python -m tests.cluster node-up
+
+cluster-down: $(DEV) ## End both and remove their data
+	@python -m tests.cluster down
+
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 pyproject.toml
 
 lock: $(DEV) ## Pin the requirements anew, with hashes
 	$(COMPILE) --extra local --group dev -o requirements-dev.txt
 	$(COMPILE) --extra local -c requirements-dev.txt -o requirements-local.txt
 	$(COMPILE) -c requirements-dev.txt -o requirements.txt
+	echo libvirt-python | uv pip compile --quiet --universal --generate-hashes --python-version 3.11 - -o requirements-kvm.txt
 
 $(VENV)/.requirements-local.txt-%: | $(VENV)/bin/pip
 	@$(call install,requirements-local.txt)
 
 $(VENV)/.requirements-dev.txt-%: | $(VENV)/bin/pip
 	@$(call install,requirements-dev.txt)
+
+# libvirt-python comes as source alone, and is compiled against the headers of the libvirt that is here.
+$(VENV)/.requirements-kvm.txt-%: | $(VENV)/bin/pip kvm-packages
+	@echo "Compiling requirements-kvm.txt into $(VENV) ..."
+	@python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements-kvm.txt
+	@rm -f $(VENV)/.requirements-kvm.txt-*
+	@touch $@
 
 # Wheels only: a missing one is one clear line, where a missing compiler would be a page.
 define install
@@ -77,3 +103,31 @@ $(VENV)/bin/pip:
 
 browser:
 	@scripts/install-chromium
+
+kvm-packages: | $(VENV)/bin/pip
+	@python -m tests.kvm --install-packages
+
+KVM_SSH_KEY ?= $(HOME)/.ssh/id_ed25519
+KVM_KNOWN_HOSTS ?= $(HOME)/.ssh/kvm_known_hosts
+
+kvm-ssh-secret: ## Give the cluster the SSH key and the known hosts of kvm (KVM_SSH_KEY, KVM_KNOWN_HOSTS)
+	kubectl --namespace proxyfleet-system create secret generic kvm-ssh \
+		--from-file=id_ed25519=$(KVM_SSH_KEY) --from-file=known_hosts=$(KVM_KNOWN_HOSTS) \
+		--dry-run=client --output yaml | kubectl apply --server-side --filename -
+
+PROXMOX_TOKEN ?= proxmox-token
+PROXMOX_CA ?= proxmox-ca.pem
+
+proxmox-token-secret: ## Give the cluster the token of proxmox and its CA (PROXMOX_TOKEN, PROXMOX_CA: files)
+	kubectl --namespace proxyfleet-system create secret generic proxmox-token \
+		--from-file=token=$(PROXMOX_TOKEN) --from-file=ca.pem=$(PROXMOX_CA) \
+		--dry-run=client --output yaml | kubectl apply --server-side --filename -
+
+seed-tools:
+	@scripts/fetch-seed-tools
+
+cluster-tools: $(DEV)
+	@python -m tests.cluster build
+
+cluster-node-tools: $(DEV)
+	@python -m tests.cluster build-node

@@ -1,13 +1,17 @@
-"""Options of the whole suite."""
+"""Options and fixtures of the whole suite."""
 
 from __future__ import annotations
 
 import pytest
+
+pytest_plugins = ["tests.cluster.fixtures"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--schedules", type=int, default=1000, help="random schedules that the lifecycle's property test tries"
     )
+    parser.addoption("--proxies", type=int, default=50, help="proxies that are declared in the cluster at once")
+    parser.addoption("--quiet-seconds", type=float, default=20, help="how long the cluster is then watched for writes")
     parser.addoption("--examples", type=int, default=5, help="requests that are made up for each call of the API")
     parser.addoption("--storm", type=float, default=4, help="seconds that each storm on the API processes lasts")

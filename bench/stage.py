@@ -85,7 +85,9 @@ class Stage:
         """The web process of `make run` on this fleet, until the block ends."""
         self._make(fleet)
         address = Address("127.0.0.1", free_port())
-        program = next(program for program in programs(address, self._state) if program.name == "web")
+        program = next(
+            program for program in programs(address, self._state, cluster_sync=False) if program.name == "web"
+        )
         environment = os.environ.copy()
         os.environ.update(self._environment(fleet))
         try:

@@ -26,6 +26,8 @@ _CLAIM_MARGIN = timedelta(seconds=30)
 
 _READ = (
     "uid",
+    "namespace",
+    "credentials_secret_name",
     "address",
     "address_port",
     "instance_serial",

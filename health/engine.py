@@ -7,7 +7,7 @@ import resource
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 from functools import cache
@@ -17,12 +17,13 @@ from django.db import transaction
 from health.batches import claim_due, probeable, release
 from health.folding import Measured, fold
 from health.probes import probe_all, tls_context
-from health.results import ProbeRequest, ProbeResult
+from health.results import Outcome, ProbeRequest, ProbeResult, ProxyCredentials, Stage
 from proxyfleet.conf import settings
 from proxyfleet.fleet import hints
 from proxyfleet.fleet.backends import lane_of, providers
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.queues import queue_of
+from proxyfleet.fleet.secrets import Credentials, SecretMissing, credentials_of
 
 START_WITHIN = timedelta(seconds=20)
 """A batch starts no probe later than this; what is left stays due. So a batch ends, however slow its proxies are."""
@@ -85,9 +86,12 @@ def _probe(proxies: Sequence[Proxy], now: datetime) -> Iterator[tuple[list[Probe
     if not proxies:
         return
     began = time.monotonic()
-    arrived: deque[ProbeResult[Measured]] = deque()
+    credentials = credentials_of(proxies)
+    missing = {pk: found for pk, found in credentials.items() if isinstance(found, SecretMissing)}
+    requests = [_request(proxy, credentials) for proxy in proxies if proxy.pk not in missing]
+    arrived = deque(_without_credentials(proxy, missing[proxy.pk]) for proxy in proxies if proxy.pk in missing)
     probes = probe_all(
-        [_request(proxy) for proxy in proxies],
+        requests,
         tls=_shared_tls(),
         deliver=arrived.append,
         concurrency=_concurrency(),
@@ -111,15 +115,25 @@ def _concurrency() -> int:
     return max(1, min(settings().health_workers, allowed - _KEPT_DESCRIPTORS))
 
 
-def _request(proxy: Proxy) -> ProbeRequest[Measured]:
+def _without_credentials(proxy: Proxy, why: SecretMissing) -> ProbeResult[Measured]:
+    return ProbeResult(_key(proxy), Outcome.CREDENTIALS_MISSING, Stage.CONNECT, {}, f"credentialsSecretRef: {why}")
+
+
+def _key(proxy: Proxy) -> Measured:
+    return Measured(proxy.pk, proxy.instance_serial)
+
+
+def _request(proxy: Proxy, credentials: Mapping[int, Credentials | SecretMissing]) -> ProbeRequest[Measured]:
     assert proxy.address_port is not None
+    known = credentials.get(proxy.pk)
     return ProbeRequest(
-        key=Measured(proxy.pk, proxy.instance_serial),
+        key=_key(proxy),
         proxy_host=proxy.address,
         proxy_port=proxy.address_port,
         url=proxy.health_url or str(settings().healthcheck_url),
         timeout_seconds=proxy.health_timeout_seconds,
         expected_status=frozenset(proxy.expected_status) or None,
+        credentials=ProxyCredentials(known.username, known.password) if isinstance(known, Credentials) else None,
     )
 
 

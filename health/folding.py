@@ -30,8 +30,14 @@ _COLUMNS = {
 _READ = ("instance_serial", "success_threshold", "failure_threshold", *_COLUMNS)
 
 # When a probe target fails, thousands of rows change within seconds: `bulk_update` takes five times as long.
+# Counters are nobody's news; a verdict, which moves `health_changed_at`, and the address that targets see are.
 _WRITE = f"""
-    UPDATE fleet_proxy SET {", ".join(f"{column} = new.{column}" for column in _COLUMNS)}
+    UPDATE fleet_proxy SET
+        {", ".join(f"{column} = new.{column}" for column in _COLUMNS)},
+        revision = revision + (
+            (fleet_proxy.health_changed_at, fleet_proxy.egress_ip)
+            IS DISTINCT FROM (new.health_changed_at, new.egress_ip)
+        )::integer
     FROM unnest(%s::bigint[], {", ".join(f"%s::{kind}[]" for kind in _COLUMNS.values())})
         AS new (id, {", ".join(_COLUMNS)})
     WHERE fleet_proxy.id = new.id

@@ -28,6 +28,8 @@ class Outcome(StrEnum):
     """No connection to the proxy: unresolved, unreachable or forbidden."""
     CONNECT_REFUSED = "ConnectRefused"
     """Nothing listens on the proxy's port."""
+    CREDENTIALS_MISSING = "CredentialsMissing"
+    """The Secret that holds the proxy's credentials can't be read: nothing was tried."""
     PROXY_AUTH_REQUIRED = "ProxyAuthRequired"
     """The proxy wants credentials, or other ones."""
     TUNNEL_REFUSED = "TunnelRefused"

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from celery import shared_task
 from django.utils import timezone
 
-from health import engine
+from health import engine, provider_checks
+from proxyfleet.conf import settings
+from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.spec import MAX_PROBE_SECONDS
 
 SOFT_LIMIT = int(engine.START_WITHIN.total_seconds()) + MAX_PROBE_SECONDS + 30
@@ -25,3 +27,15 @@ def probe_due(*, entry: str) -> int:
 def probe(*, proxy_ids: Sequence[int]) -> int:
     """Probe these proxies at once; returns how many were probed."""
     return engine.probe_now(proxy_ids, timezone.now())
+
+
+@shared_task(name="health.check_provider")
+def check_provider(*, entry: str) -> bool:
+    """Check the backend of one provider entry; returns whether it is ready."""
+    return provider_checks.check_provider(entry, providers(), timezone.now(), timeout=settings().check_timeout)
+
+
+@shared_task(name="health.forget_removed_providers")
+def forget_removed_providers() -> int:
+    """Drop what was found of entries that are no longer configured; returns how many there were."""
+    return provider_checks.forget_removed(providers().names())

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import Count
 
 from leasing import endings
-from leasing.models import Lease
+from leasing.models import Cooldown, Lease
 from proxyfleet.fleet.ports import LeaseSummary
 
 _PUBLISH = """
@@ -39,6 +39,10 @@ class DatabaseLeaseBook:
     def active_each(self, proxy_ids: Collection[int], now: datetime) -> Mapping[int, int]:
         out = Lease.objects.filter(proxy_id__in=proxy_ids, expires_at__gt=now).order_by()
         return dict(out.values_list("proxy_id").annotate(Count("id")))
+
+    def targets_cooling_each(self, proxy_ids: Collection[int], now: datetime) -> Mapping[int, int]:
+        resting = Cooldown.objects.filter(proxy_id__in=proxy_ids, until__gt=now).order_by()
+        return dict(resting.values_list("proxy_id").annotate(Count("id")))
 
     def outstanding(self, proxy_id: int, now: datetime, *, limit: int) -> Sequence[LeaseSummary]:
         leases = Lease.objects.filter(proxy_id=proxy_id, expires_at__gt=now)[:limit]

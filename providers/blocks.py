@@ -7,13 +7,22 @@ and the driver reads that file when it needs it, so that a rotated key just work
 from __future__ import annotations
 
 from collections.abc import Mapping, Sized
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from string import Formatter
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.alias_generators import to_camel
 
 T = TypeVar("T", bound=Sized)
@@ -64,15 +73,27 @@ def _ordered(limits: tuple[int, int]) -> tuple[int, int]:
     return limits
 
 
+def _network(text: object) -> object:
+    if not isinstance(text, str):
+        return text
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"must be a network as 10.0.0.0/8 or fd00::/8: {error}") from error
+
+
 Port = Annotated[int, Field(ge=1, le=65535)]
 DiskGb = Annotated[int, Field(ge=1, le=65536)]
 Label = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 """A name that is a part of a providerID: a DNS label needs no escaping anywhere."""
+ImageKey = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
+"""As a Label, with dots: images are called by their versions, ubuntu-24.04."""
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$|^[0-9A-Fa-f:]+$")]
 Word = Annotated[str, Field(pattern=r"^\S+$")]
 NodeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$")]
 FilePath = Annotated[Path, Strict(strict=False)]
 Url = Annotated[str, AfterValidator(_no_credentials)]
+Cidr = Annotated[IPv4Network | IPv6Network, BeforeValidator(_network)]
 Vmid = Annotated[int, Field(ge=100, le=999_999_999)]
 
 
@@ -99,8 +120,20 @@ class LibvirtHost(Block):
     user: Word = "libvirt"
     port: Port = 22
     pool: Word = "default"
-    bridge: Word = "br0"
+    """A storage pool that holds files (type dir, fs, netfs)."""
+    bridge: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$")] = None
+    network: Word | None = None
+    """One of libvirt's own networks, in place of a bridge of the host; br0, when both are left out."""
     virt_type: Literal["kvm", "qemu", "auto"] = "kvm"
+    socket: Annotated[str, Field(pattern=r"^/\S+$")] = "/var/run/libvirt/libvirt-sock"
+    """Of the daemon on the host: /var/run/libvirt/virtqemud-sock where the daemons are modular."""
+
+    @field_validator("network")
+    @classmethod
+    def _one_network(cls, network: str | None, info: ValidationInfo) -> str | None:
+        if network is not None and info.data.get("bridge") is not None:
+            raise ValueError("must not be given together with bridge")
+        return network
 
     @property
     def ssh_address(self) -> str:
@@ -127,7 +160,7 @@ class LibvirtBlock(Block):
     known_hosts_file: Annotated[FilePath | None, Field(validate_default=True)] = None
     hosts: Annotated[tuple[LibvirtHost, ...], Strict(strict=False), AfterValidator(_not_empty)]
     machine_types: Annotated[Mapping[Label, LibvirtMachineType], AfterValidator(_not_empty)]
-    images: Mapping[Label, LibvirtImage] = {}
+    images: Mapping[ImageKey, LibvirtImage] = {}
     disk_size_gb: DiskGb = 10
     vendor_data: str = ""
     install_guest_agent: bool = True
@@ -198,7 +231,19 @@ class ProxmoxBlock(Block):
 class KubernetesBlock(Block):
     image: Word = "ubuntu/squid:6.6-24.04_edge"
     namespace: Label | None = None
-    """The namespace that the product itself runs in, when left out."""
+    """The namespace that the product itself runs in, when left out; outside a cluster, that of the kubeconfig."""
+    kubeconfig_file: FilePath | None = None
+    """The account of the pod that the product runs in, when left out; outside a cluster, the standard KUBECONFIG."""
+    clients: Annotated[tuple[Cidr, ...], Strict(strict=False), AfterValidator(_not_empty)] = (
+        IPv4Network("10.0.0.0/8"),
+        IPv4Network("172.16.0.0/12"),
+        IPv4Network("192.168.0.0/16"),
+        IPv4Network("100.64.0.0/10"),
+        IPv6Network("fc00::/7"),
+    )
+    """Who may use the proxies: probes and crawlers. Where pods have public addresses, they would be open proxies."""
+    allow_private_targets: Annotated[tuple[Cidr, ...], Strict(strict=False)] = ()
+    """Networks that are not public, and that proxies may fetch from all the same."""
 
 
 class ProcessBlock(Block):

@@ -10,6 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
+from providers.checks import CheckReason
+
 
 class InstanceState(StrEnum):
     """A backend's many states, mapped to the five that the reconciler acts on."""
@@ -102,8 +104,7 @@ class TargetCheck:
 
     name: str
     ready: bool
-    reason: str
-    """One of the fixed reasons of ProviderHealth: Healthy, Unreachable, Timeout, …"""
+    reason: CheckReason
     message: str = ""
 
 

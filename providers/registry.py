@@ -30,8 +30,15 @@ class Driver:
     needs: str
 
 
+LIBVIRT = "libvirt-python: apt install libvirt-dev pkg-config gcc, then pip install -r requirements-kvm.txt"
+
 DRIVERS: Mapping[str, Driver] = {
+    "gcp": Driver("providers.gcp.driver", "GcpProvider", needs="the google-cloud-compute package"),
+    "kvm": Driver("providers.libvirt.driver", "KvmProvider", needs=LIBVIRT),
+    "kvm2": Driver("providers.libvirt.driver", "Kvm2Provider", needs=LIBVIRT),
+    "proxmox": Driver("providers.proxmox.driver", "ProxmoxProvider", needs="the package requests"),
     "process": Driver("providers.process.driver", "ProcessProvider", needs="a POSIX system (Linux, macOS or WSL)"),
+    "kubernetes": Driver("providers.kubernetes.driver", "KubernetesProvider", needs="PyPI's kubernetes"),
 }
 
 

@@ -19,8 +19,8 @@ from providers.base import BehaviourProfile
 from providers.config import EXTERNAL, load_providers_config
 from providers.profiles import profile_of
 from proxyfleet.conf import Settings, settings
-from proxyfleet.fleet.limits import TimeLimits, task_limits
-from proxyfleet.fleet.queues import DEFAULT_QUEUE, queue_of
+from proxyfleet.fleet.limits import TimeLimits, check_limits, task_limits
+from proxyfleet.fleet.queues import CHECK_QUEUE, DEFAULT_QUEUE, queue_of
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
 
@@ -47,6 +47,9 @@ def beat_schedule(profiles: Mapping[str, BehaviourProfile], conf: Settings) -> d
         "expire leases": _every(1, "leasing.expire_leases", queue=DEFAULT_QUEUE),
         "prune history": _every(3600, "leasing.prune", queue=DEFAULT_QUEUE),
         "prune events": _every(3600, "fleet.prune_events", queue=DEFAULT_QUEUE),
+        "forget removed providers": _every(
+            conf.provider_check_interval, "health.forget_removed_providers", queue=DEFAULT_QUEUE
+        ),
     }
     for entry, profile in {**profiles, EXTERNAL: profile_of(EXTERNAL)}.items():
         queue, limits = queue_of(entry), task_limits(profile)
@@ -63,6 +66,13 @@ def beat_schedule(profiles: Mapping[str, BehaviourProfile], conf: Settings) -> d
             f"collect orphans of {entry}": _every(
                 conf.gc_interval, "fleet.collect_orphans", queue=queue, limits=limits, entry=entry
             ),
+            f"check {entry}": _every(
+                conf.provider_check_interval,
+                "health.check_provider",
+                queue=CHECK_QUEUE,
+                limits=check_limits(conf.check_timeout),
+                entry=entry,
+            ),
         }
     return table
 
@@ -77,7 +87,7 @@ def _every(seconds: float, task: str, *, queue: str, limits: TimeLimits | None =
 
 
 def queues(entries: Iterable[str]) -> list[Queue]:
-    return [Queue(DEFAULT_QUEUE), *(Queue(queue_of(entry)) for entry in entries)]
+    return [Queue(DEFAULT_QUEUE), Queue(CHECK_QUEUE), *(Queue(queue_of(entry)) for entry in entries)]
 
 
 def _make_app(conf: Settings) -> Celery:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AnyHttpUrl, Field, FilePath, SecretStr, ValidationError, field_validator
+from pydantic import AnyHttpUrl, Field, FilePath, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from providers.config import ProvidersConfigError, load_providers_config
@@ -21,8 +21,11 @@ _DATABASES = ("postgresql", "postgres")
 _BROKERS = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps")
 _YEAR = 366 * 86_400
 
+LONGEST_DEFAULT_CHECK = 15.0
+
 Duration = Annotated[float, Field(gt=0, le=_YEAR)]
 Interval = Annotated[float, Field(ge=0.1, le=86_400)]
+Namespace = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 WholeDuration = Annotated[int, Field(ge=1, le=_YEAR)]
 
 
@@ -84,6 +87,23 @@ class Settings(BaseSettings):
     gc_max_deletes: int = Field(
         default=20, ge=1, le=100_000, description="Orphans that one sweep of one provider deletes at most."
     )
+    gc_allow_namespaced: bool = Field(
+        default=False,
+        description="Search for orphans even while the bridge watches one namespace: this fleet has no proxies in any "
+        "other.",
+    )
+    cluster_sync: bool = Field(
+        default=False,
+        description="Mirror the Proxy objects of a Kubernetes cluster, reached as a ServiceAccount or by KUBECONFIG.",
+    )
+    proxy_namespace: Namespace | None = Field(
+        default=None, description="The only namespace whose Proxy objects are mirrored; none means all."
+    )
+    lease_namespace: Namespace | None = Field(
+        default=None,
+        description="Where the bridges keep the Lease of the one that leads; none means the pod's own, else default.",
+    )
+    sync_addr: str = Field(default=":8091", description="Where a bridge answers /healthz and /readyz: [host]:port.")
     healthcheck_url: AnyHttpUrl = Field(
         default=AnyHttpUrl("https://www.gstatic.com/generate_204"),
         description="Fetched through every proxy whose spec names no URL of its own.",
@@ -95,6 +115,13 @@ class Settings(BaseSettings):
     probe_interval: Interval = Field(default=1, description="How often beat asks which proxies are due for a probe.")
     health_workers: int = Field(
         default=256, ge=1, le=65_536, description="Probes of one provider that run at the same time."
+    )
+    provider_check_interval: Interval = Field(
+        default=60, description="How often the backend of each provider entry is checked."
+    )
+    provider_check_timeout: Duration | None = Field(
+        default=None,
+        description="A check without an answer after this long is given up; 15 s or the interval, when left out.",
     )
     default_lease_ttl: WholeDuration = Field(
         default=300, description="A lease's time to live when the request names none."
@@ -113,6 +140,11 @@ class Settings(BaseSettings):
     event_retention_days: int = Field(
         default=30, ge=1, le=36_600, description="Events and ended leases older than this are deleted."
     )
+
+    @property
+    def check_timeout(self) -> float:
+        """Seconds that one check of a provider entry may take."""
+        return self.provider_check_timeout or min(LONGEST_DEFAULT_CHECK, self.provider_check_interval)
 
     @field_validator("database_url")
     @classmethod
@@ -143,6 +175,13 @@ class Settings(BaseSettings):
     def _probeable(cls, value: AnyHttpUrl) -> AnyHttpUrl:
         if value.username or value.password:
             raise ValueError("must not carry a user name or password: it is shown to everyone who may look")
+        return value
+
+    @field_validator("provider_check_timeout")
+    @classmethod
+    def _before_the_next(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and value > info.data.get("provider_check_interval", value):
+            raise ValueError(f"must not be longer than {ENV_PREFIX}PROVIDER_CHECK_INTERVAL")
         return value
 
     @field_validator("probe_ca_file")

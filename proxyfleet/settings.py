@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "proxyfleet.fleet",
     "health",
     "leasing",
+    "k8s_sync",
 ]
 
 MIDDLEWARE = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import pytest
@@ -36,13 +36,17 @@ from leasing.ids import uuid7
 from leasing.models import EndCause, EndedLease, Lease, ProxyLoad
 from leasing.selectors import Selector
 from providers.errors import AuthenticationFailed, InvalidRequest, ProviderError, QuotaExceeded, Unavailable
-from providers.tests.memory import DEFAULT_ZONE, Call, Crash, Fault, Life, lose_response, raising, refuse
+from providers.gcp.tests.standin.backend import GceBackend
+from providers.proxmox.tests.backend import PveBackend
+from providers.registry import entry_of
+from providers.tests.backend import Call, Crash, Fault, Life, lose_response, raising, refuse
+from providers.tests.memory import MemoryBackend
 from proxyfleet.fleet import claims, operations
 from proxyfleet.fleet.models import Proxy, ProxyEvent
 from proxyfleet.fleet.operations import NotAllowed
 from proxyfleet.fleet.phases import Phase, Verdict
 from proxyfleet.fleet.reconciler import reconcile
-from proxyfleet.fleet.tests.world import GC_MIN_AGE, HOLD, World, new_world
+from proxyfleet.fleet.tests.world import GC_MIN_AGE, MakeBackend, World, new_world
 
 ENTRIES = ("east", "west")
 NAMES = ("a", "b", "c")
@@ -64,6 +68,13 @@ LIVES = st.builds(
     fails=st.sampled_from(["", "", "", "out of memory"]),
     deleting_gets=st.sampled_from([0, 0, 1, 3]),
 )
+
+BACKENDS: dict[str, tuple[MakeBackend, int]] = {
+    "memory": (MemoryBackend, 1),
+    "gcp": (GceBackend, 50),
+    "proxmox": (PveBackend, 100),
+}
+"""What the schedules run on, and how many on the backend in memory stand against one there: a server costs more."""
 
 TOUCHED = (Proxy, ProxyEvent, ProxyLoad, Lease, EndedLease)
 
@@ -89,11 +100,13 @@ class Fleet(RuleBasedStateMachine):
 
     proxies: Bundle[int] = Bundle("proxies")
 
+    backend: ClassVar[str]
+
     def __init__(self) -> None:
         super().__init__()
         clear_away_what_was_rolled_back()
         self._stack = ExitStack()
-        self.world: World = self._stack.enter_context(new_world(*ENTRIES))
+        self.world: World = self._stack.enter_context(new_world(*ENTRIES, make_backend=BACKENDS[self.backend][0]))
         self._transaction = transaction.atomic()
         self._transaction.__enter__()
         self.leased: dict[UUID, int] = {}
@@ -128,7 +141,7 @@ class Fleet(RuleBasedStateMachine):
     @rule(pk=proxies, spec=SPECS)
     def edit(self, pk: int, spec: dict[str, Any]) -> None:
         with suppress(NotAllowed, Proxy.DoesNotExist):
-            operations.update(pk, spec, actor="", now=self.world.now)
+            operations.update(pk, self.world.complete(spec), actor="", now=self.world.now)
 
     @rule(pk=consumes(proxies))
     def delete(self, pk: int) -> None:
@@ -184,7 +197,7 @@ class Fleet(RuleBasedStateMachine):
     @rule(pk=proxies)
     def a_message_is_delivered_twice(self, pk: int) -> None:
         for _ in range(2):
-            if held := claims.claim(pk, self.world.now, hold_for=HOLD):
+            if held := claims.claim(pk, self.world.now, hold_for=self.world.hold):
                 with suppress(Crash):
                     reconcile(held, self.world.providers, self.world.now)
 
@@ -244,7 +257,7 @@ class Fleet(RuleBasedStateMachine):
         def hang() -> None:
             held = list(Proxy.objects.filter(claim_expires_at__gt=self.world.now))
             self.zombies.update(proxy.uid for proxy in held)
-            self.world.now += timedelta(minutes=5)
+            self.world.now += self.world.hold + timedelta(minutes=4)
             for proxy in held if meanwhile else []:
                 self.delete(proxy.pk) if meanwhile == "delete" else self.edit(proxy.pk, meanwhile)
             self.work()
@@ -272,7 +285,7 @@ class Fleet(RuleBasedStateMachine):
     @rule(answers=st.booleans())
     def the_backend_goes_and_comes(self, answers: bool) -> None:
         zones = self.world.backend.unreachable_zones
-        zones.clear() if answers else zones.add(DEFAULT_ZONE)
+        zones.clear() if answers else zones.add(self.world.backend.zone)
 
     # What always holds
 
@@ -298,11 +311,7 @@ class Fleet(RuleBasedStateMachine):
     def everything_ends_well(self) -> None:
         """The backend answers again, and everyone gets the time to finish."""
         world = self.world
-        world.backend.faults.clear()
-        world.backend.lives.clear()
-        world.backend.unreachable_zones.clear()
-        for machine in world.backend.machines():
-            machine.life = Life()
+        world.backend.recover()
         for _ in range(12):
             world.now += GC_MIN_AGE
             self.all_goes_well_for_a_while()
@@ -316,7 +325,7 @@ class Fleet(RuleBasedStateMachine):
     def what_is_not_well(self) -> Iterator[str]:
         owners = {proxy.uid: proxy for proxy in Proxy.objects.all()}
         for uid, proxy in owners.items():
-            machines = [(m.provider_id, m.entry, m.port) for m in self.world.live(uid)]
+            machines = [(m.provider_id, entry_of(m.provider_id), m.port) for m in self.world.live(uid)]
             status = f"{proxy} is {proxy.phase}: {proxy.reason} {proxy.message}"
             if proxy.deletion_requested_at is not None:
                 yield f"never went: {status}"
@@ -345,6 +354,8 @@ SETTINGS = configure(
 
 @pytest.mark.django_db(transaction=True)  # in one around all schedules, VACUUM could clear nothing away
 @pytest.mark.timeout(1200)
-def test_random_schedules(request: pytest.FixtureRequest) -> None:
-    schedules = request.config.getoption("--schedules")
-    run_state_machine_as_test(Fleet, settings=configure(SETTINGS, max_examples=schedules))
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_random_schedules(backend: str, request: pytest.FixtureRequest) -> None:
+    schedules = request.config.getoption("--schedules") // BACKENDS[backend][1]
+    machine = type("Fleet", (Fleet,), {"backend": backend})
+    run_state_machine_as_test(machine, settings=configure(SETTINGS, max_examples=schedules))

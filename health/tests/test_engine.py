@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import resource
 import socket
 import threading
@@ -19,8 +20,8 @@ from health.folding import Measured, fold
 from health.results import Outcome, ProbeResult, Stage
 from health.tasks import probe as probe_task
 from health.tests.fleet import add_proxies, peer
-from health.tests.peers import answer, stay_silent
-from proxyfleet.fleet.models import ProviderState, Proxy, ProxyEvent
+from health.tests.peers import Peer, answer, stay_silent
+from proxyfleet.fleet.models import MirroredSecret, ProviderState, Proxy, ProxyEvent, SecretUse
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -163,3 +164,26 @@ def test_a_prompt_probe_is_asked_of_the_entrys_worker_once_the_transaction_commi
 def test_tasks_answer_to_the_names_of_the_schedule() -> None:
     assert {"health.probe", "health.probe_due"} <= set(current_app.tasks)
     assert probe_task(proxy_ids=[]) == 0
+
+
+def test_credentials_come_from_the_mirrored_secret() -> None:
+    asked: list[bytes] = []
+
+    async def proxy_that_listens(peer: Peer) -> None:
+        asked.append(await peer.read_head())
+        await peer.send(WHOAMI)
+
+    with peer(proxy_that_listens) as port:
+        (proxy,) = add_proxies(address_port=port, credentials_secret_name="login", failure_threshold=1)
+        probe_now([proxy.pk], NOW)
+        proxy.refresh_from_db()
+        assert (proxy.verdict, proxy.last_outcome) == ("unhealthy", "CredentialsMissing")
+        assert "credentialsSecretRef: the Secret default/login can't be read" in proxy.health_message
+        assert asked == []
+
+        data = {name: base64.b64encode(name.encode()).decode() for name in ("username", "password")}
+        MirroredSecret.objects.create(namespace="default", name="login", use=SecretUse.CREDENTIALS, data=data)
+        probe_now([proxy.pk], NOW)
+        proxy.refresh_from_db()
+        assert proxy.verdict == "healthy"
+        assert b"Proxy-Authorization: Basic " + base64.b64encode(b"username:password") in asked[0]

@@ -82,6 +82,20 @@ def test_a_new_verdict_is_told(django_capture_on_commit_callbacks: Any) -> None:
     assert len(hints) == 1
 
 
+def test_only_what_people_see_is_a_new_revision() -> None:
+    [proxy] = add_proxies(1, **HEALTHY)
+
+    def revision_after(outcome: Outcome = Outcome.OK, **fields: Any) -> int:
+        fold([result(proxy, outcome, **fields)], NOW)
+        proxy.refresh_from_db()
+        return proxy.revision
+
+    assert revision_after(egress_ip="203.0.113.9") == 1, "targets see another address"
+    assert revision_after(Outcome.TIMEOUT) == 1, "one failure is no verdict"
+    assert revision_after(Outcome.TIMEOUT) == 1
+    assert revision_after(Outcome.TIMEOUT) == 2, "it is unhealthy"
+
+
 def test_failures_before_the_first_verdict_are_explained() -> None:
     [proxy] = add_proxies()
     for failures in (1, 2, 3):

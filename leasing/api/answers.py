@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Self
+from urllib.parse import quote
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
@@ -15,6 +16,7 @@ from leasing.models import Lease
 from leasing.queries import ProxyDetail
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.phases import Verdict
+from proxyfleet.fleet.secrets import Credentials, SecretMissing, credentials_of
 
 
 class Answer(BaseModel):
@@ -29,8 +31,8 @@ class WhoAmI(Answer):
     headers: dict[str, str] = Field(description="What proxies on the way said of whom they forward for.")
 
 
-class LeasedProxy(Answer):
-    """What it takes to use a proxy."""
+class ProxyUse(Answer):
+    """Where a proxy is, and what for."""
 
     id: str = Field(description="namespace/name")
     ip: str | None = Field(description="Where it listens; an External proxy may have a DNS name.")
@@ -41,12 +43,21 @@ class LeasedProxy(Answer):
     phase: PhaseName
     healthy: bool
 
+
+class LeasedProxy(ProxyUse):
+    """What it takes to use a proxy."""
+
+    url: str | None = Field(
+        description="For the proxy setting of an HTTP client, with the credentials if the proxy needs some."
+    )
+
     @classmethod
-    def of(cls, proxy: Proxy) -> Self:
-        return cls(**_use_of(proxy))
+    def of(cls, proxy: Proxy, credentials: Credentials | None) -> Self:
+        """``credentials``, if it needs some, go into the URL: this is for who has leased it."""
+        return cls(**_use_of(proxy, credentials))
 
 
-class ProxySummary(LeasedProxy):
+class ProxySummary(ProxyUse):
     mode: ModeName
     provider: str | None
     reason: str
@@ -125,13 +136,23 @@ class LeaseAnswer(Answer):
 
     @classmethod
     def of(cls, lease: Lease) -> Self:
+        return cls._of(lease, credentials_of([lease.proxy]))
+
+    @classmethod
+    def of_each(cls, leases: Sequence[Lease]) -> list[Self]:
+        known = credentials_of([lease.proxy for lease in leases])
+        return [cls._of(lease, known) for lease in leases]
+
+    @classmethod
+    def _of(cls, lease: Lease, credentials: Mapping[int, Credentials | SecretMissing]) -> Self:
+        known = credentials.get(lease.proxy.pk)
         return cls(
             leaseID=lease.pk,
             target=lease.target or None,
             client=lease.client,
             created_at=lease.created_at,
             expires_at=lease.expires_at,
-            proxy=LeasedProxy.of(lease.proxy),
+            proxy=LeasedProxy.of(lease.proxy, known if isinstance(known, Credentials) else None),
         )
 
 
@@ -140,7 +161,7 @@ class LeaseList(Answer):
 
     @classmethod
     def of(cls, leases: Sequence[Lease]) -> Self:
-        return cls(items=[LeaseAnswer.of(lease) for lease in leases])
+        return cls(items=LeaseAnswer.of_each(leases))
 
 
 class Acquired(RootModel[LeaseAnswer | LeaseList]):
@@ -188,14 +209,15 @@ class Problem(Answer):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _use_of(proxy: Proxy) -> dict[str, Any]:
+def _use_of(proxy: Proxy, credentials: Credentials | None = None) -> dict[str, Any]:
     port = proxy.address_port or proxy.port
     host = f"[{proxy.address}]" if ":" in proxy.address else proxy.address
+    user = f"{quote(credentials.username, safe='')}:{quote(credentials.password, safe='')}@" if credentials else ""
     return {
         "id": str(proxy),
         "ip": proxy.address or None,
         "port": port,
-        "url": f"http://{host}:{port}" if host else None,
+        "url": f"http://{user}{host}:{port}" if host else None,
         "attributes": proxy.attributes,
         "egress_ip": proxy.egress_ip,
         "phase": proxy.phase,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import uuid
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,8 +14,9 @@ from leasing.tests.api import Api
 from leasing.tests.conftest import RecordingProber
 from leasing.tests.fleet import make_proxy
 from proxyfleet.conf import settings
-from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.models import MirroredSecret, Proxy, SecretUse
 from proxyfleet.fleet.phases import Phase
+from proxyfleet.fleet.spec import Mode
 
 
 def lease(api: Api, **body: Any) -> dict[str, Any]:
@@ -33,6 +35,22 @@ def expire(lease_id: str) -> None:
 
 
 # Acquire
+
+
+def test_the_url_has_the_credentials_of_a_proxy_that_needs_some(api: Api) -> None:
+    """For who has leased it, and for nobody else."""
+    make_proxy(
+        "a", mode=Mode.EXTERNAL, provider="", address="2001:db8::7", address_port=8080, credentials_secret_name="login"
+    )
+    data = {"username": base64.b64encode(b"me@x").decode(), "password": base64.b64encode("p:/ü".encode()).decode()}
+    secret = MirroredSecret.objects.create(namespace="default", name="login", use=SecretUse.CREDENTIALS, data=data)
+    answer = lease(api)
+    url = "http://me%40x:p%3A%2F%C3%BC@[2001:db8::7]:8080"
+    assert answer["proxy"]["url"] == url
+    assert api.get(f"/v1/leases/{answer['leaseID']}").body["proxy"]["url"] == url
+    assert b"p%3A" not in api.get("/v1/proxies").content + api.get("/v1/proxies/default/a").content
+    secret.delete()
+    assert api.get(f"/v1/leases/{answer['leaseID']}").body["proxy"]["url"] == "http://[2001:db8::7]:8080"
 
 
 def test_a_lease_says_how_to_use_its_proxy(api: Api) -> None:
@@ -277,7 +295,7 @@ def test_a_lease_whose_time_is_over_has_ended_whether_or_not_it_was_swept(api: A
     assert api.delete(f"/v1/leases/{taken}").status == 204
 
 
-@pytest.mark.parametrize("lease_id", [str(uuid.uuid4()), "nonsense"])
+@pytest.mark.parametrize("lease_id", ["018f4e5c-0000-7000-8000-000000000000", "nonsense"])
 def test_an_unknown_lease_is_not_found(api: Api, lease_id: str) -> None:
     for answer in (
         api.get(f"/v1/leases/{lease_id}"),

@@ -34,6 +34,11 @@ def choose_endpoint(host: str, port: int, *, taken: Collection[Endpoint]) -> End
     raise Misconfigured(f"no port of {host} can be listened on: is it an address of this machine?")
 
 
+def is_of_this_machine(host: str) -> bool:
+    """Whether a server could listen on the address ``host`` here."""
+    return _bind((host, 0)) is not None
+
+
 def _candidates(host: str, port: int) -> Iterator[Endpoint]:
     if host != LOOPBACK:
         yield host, port

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from providers.base import BehaviourProfile
 from providers.blocks import ProcessBlock
+from providers.checks import CheckReason
 from providers.errors import (
     Conflict,
     InstanceNotFound,
@@ -31,7 +32,7 @@ from providers.errors import (
     Unavailable,
 )
 from providers.instances import Instance, InstanceList, InstanceRequest, InstanceState, TargetCheck
-from providers.process.addresses import Endpoint, choose_endpoint
+from providers.process.addresses import Endpoint, choose_endpoint, is_of_this_machine
 from providers.process.folder import Busy, InstanceFolder, Record, Unreadable, locked, make_private
 from providers.process.launch import launching
 from providers.process.liveness import END_SECONDS, MARK, end, end_marked, leader_of
@@ -118,19 +119,22 @@ class ProcessProvider:
         return InstanceList(tuple(instances), unreachable=tuple(unreadable))
 
     def check(self) -> Iterable[TargetCheck]:
-        reason, message = "Healthy", ""
+        reason, message = CheckReason.HEALTHY, ""
         if shutil.which(self._command[0]) is None:
-            reason, message = "Misconfigured", f"command: {self._command[0]!r} is not installed"
+            reason, message = CheckReason.MISCONFIGURED, f"command: {self._command[0]!r} is not installed"
         elif self._command is DEFAULT_COMMAND and importlib.util.find_spec("proxy") is None:
-            reason, message = "Misconfigured", "proxy.py is not installed: pip install 'proxyfleet[local]'"
+            reason, message = CheckReason.MISCONFIGURED, "proxy.py is not installed: pip install 'proxyfleet[local]'"
+        elif not is_of_this_machine(self._host):
+            reason, message = CheckReason.MISCONFIGURED, f"host: {self._host} is no address of this machine"
         else:
             try:
                 make_private(self._root)
                 tempfile.TemporaryFile(dir=self._root).close()
             except OSError as error:
-                reason = "PermissionDenied" if isinstance(error, PermissionError) else "Misconfigured"
+                denied = isinstance(error, PermissionError)
+                reason = CheckReason.PERMISSION_DENIED if denied else CheckReason.MISCONFIGURED
                 message = f"{self._root} can't be written: {error.strerror}"
-        yield TargetCheck(name="localhost", ready=reason == "Healthy", reason=reason, message=message)
+        yield TargetCheck(name="localhost", ready=reason is CheckReason.HEALTHY, reason=reason, message=message)
 
     def _deadline(self) -> float:
         """Leaves time to end what has to be ended: something dead before a start, and a start that failed."""

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from uuid import uuid4
@@ -45,12 +46,8 @@ def make_request(*, fleet_id: str = FLEET, port: int = 3128, user_data: bytes | 
 
 def with_other_hash(request: InstanceRequest) -> InstanceRequest:
     """The same proxy made from something else, yet of the same name: only the digits that the name omits differ."""
-    identity = request.identity
-    other_hash = identity.instance_hash[:8] + "0" * 8
-    return InstanceRequest(
-        identity=Identity(identity.fleet_id, identity.proxy_uid, identity.namespace, identity.name, other_hash),
-        port=request.port,
-    )
+    other_hash = request.identity.instance_hash[:8] + "0" * 8
+    return replace(request, identity=replace(request.identity, instance_hash=other_hash))
 
 
 def settle(provider: Provider, provider_id: str) -> Instance:

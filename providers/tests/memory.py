@@ -1,83 +1,22 @@
-"""A compute backend in memory that fails on command: what the fleet's tests run against.
-
-Deterministic: no threads, no clock and no randomness of its own. Faults are queued per call; the life of an instance
-(how many looks it takes to start, whether it fails late, how long its deletion lasts) is queued per create.
-"""
+"""A compute backend in memory: what the fleet's tests run against. No threads, no clock, no randomness of its own."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from itertools import count
 from threading import Lock
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
-from providers.base import AddressSource, BehaviourProfile, CreateStyle, DeleteStyle, ListConsistency
-from providers.errors import Conflict, InstanceNotFound, InvalidRequest, ProviderError, Unavailable
+from providers.base import AddressSource, BehaviourProfile, CreateStyle, DeleteStyle, ListConsistency, Provider
+from providers.checks import CheckReason
+from providers.errors import Conflict, InstanceNotFound, InvalidRequest, Unavailable
 from providers.instances import Identity, Instance, InstanceList, InstanceRequest, InstanceState, TargetCheck
 from providers.registry import entry_of
+from providers.tests.backend import Backend, Clock, Life
 
-T = TypeVar("T")
-Hook = Callable[[], None]
 DEFAULT_ZONE = "memory"
-
-
-class Crash(BaseException):
-    """The worker dies here. No Exception, so that nothing that handles errors can survive it by accident."""
-
-
-class Call(StrEnum):
-    CREATE = "create"
-    GET = "get"
-    DELETE = "delete"
-    LIST = "list"
-
-
-def _nothing() -> None:
-    """The hook of a call that goes well."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What happens in the middle of one call, before and after its side effect.
-
-    A hook may raise (a ProviderError, or Crash), or run anything else meanwhile: the call hangs for that long.
-    """
-
-    before: Hook = _nothing
-    after: Hook = _nothing
-
-
-def raising(error: BaseException) -> Hook:
-    def hook() -> None:
-        raise error
-
-    return hook
-
-
-def refuse(error: ProviderError) -> Fault:
-    """The backend says no and does nothing."""
-    return Fault(before=raising(error))
-
-
-def lose_response() -> Fault:
-    """The backend does it, but its answer never arrives."""
-    return Fault(after=raising(Unavailable("the connection broke before the answer came")))
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """How an instance behaves, counted in calls of ``get``. The default runs at once and goes at once."""
-
-    provisioning_gets: int = 0
-    addressless_gets: int = 0
-    """Looks at the running instance before its address is known."""
-    fails: str = ""
-    """When set: what it says when it fails instead of starting to run."""
-    deleting_gets: int = 0
 
 
 @dataclass(slots=True)
@@ -130,46 +69,52 @@ class Machine:
         )
 
 
-@dataclass(slots=True)
-class MemoryBackend:
-    """State that all entries and all workers of a test share. Outlives a crash of any of them."""
+class MemoryBackend(Backend):
+    zone = DEFAULT_ZONE
+    profile = BehaviourProfile(
+        create=CreateStyle.SUBMITTED,
+        delete=DeleteStyle.SUBMITTED,
+        address=AddressSource.BACKEND,
+        list_consistency=ListConsistency.IMMEDIATE,
+        call_deadline_seconds=5,
+        create_deadline_seconds=5,
+        poll_seconds=1,
+        relist_seconds=10,
+        check_covers="every zone that instances are in or that is unreachable",
+    )
 
-    clock: Callable[[], datetime]
-    faults: defaultdict[Call, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
-    """Taken from the left, one per call; a call without one goes well."""
-    lives: deque[Life] = field(default_factory=deque)
-    """Taken from the left, one per instance that is made; one without gets the default Life."""
-    unreachable_zones: set[str] = field(default_factory=set)
-    """Instances there are missing from ``list``, and ``get`` and ``delete`` of them are Unavailable."""
-    _machines: dict[str, Machine] = field(default_factory=dict)
-    _serials: count[int] = field(default_factory=lambda: count(1))
-    _lock: Lock = field(default_factory=Lock)
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self._machines: dict[str, Machine] = {}
+        self._serials = count(1)
+        self._lock = Lock()
 
-    def machines(self) -> tuple[Machine, ...]:
-        """All that exist, of all fleets, those being deleted included: what really costs money."""
+    def open(self, entry: str, *, fleet_id: str) -> Provider:
+        return MemoryProvider(entry, fleet_id=fleet_id, backend=self)
+
+    def machines(self) -> tuple[Instance, ...]:
         with self._lock:
             self._forget_the_gone()
-            return tuple(self._machines.values())
+            return tuple(machine.snapshot() for machine in self._machines.values())
+
+    def recover(self) -> None:
+        super().recover()
+        for machine in self._machines.values():
+            machine.life = Life()
 
     def vanish(self, provider_id: str) -> None:
-        """Behind our back: gone, as a killed process or a VM that someone deleted by hand."""
         with self._lock:
             del self._machines[self._find(provider_id).identity.instance_name]
 
     def stop(self, provider_id: str) -> None:
-        """Behind our back: still there, but stopped."""
         with self._lock:
             self._find(provider_id).state = InstanceState.STOPPED
 
     def fail(self, provider_id: str, message: str) -> None:
-        """Behind our back: still there, but broken for good."""
         with self._lock:
             machine = self._find(provider_id)
             machine.state, machine.message = InstanceState.FAILED, message
-
-    def next_fault(self, call: Call) -> Fault:
-        queue = self.faults[call]
-        return queue.popleft() if queue else Fault()
 
     def create(self, entry: str, request: InstanceRequest) -> Instance:
         with self._lock:
@@ -207,11 +152,14 @@ class MemoryBackend:
     def list(self, entry: str, fleet_id: str) -> InstanceList:
         with self._lock:
             self._forget_the_gone()
-            ours = [m for m in self._machines.values() if m.entry == entry and m.identity.fleet_id == fleet_id]
+            ours = [m for m in self.of_entry(entry) if m.identity.fleet_id == fleet_id]
             return InstanceList(
                 instances=tuple(m.snapshot() for m in ours if m.zone not in self.unreachable_zones),
                 unreachable=tuple(sorted(self.unreachable_zones)),
             )
+
+    def of_entry(self, entry: str) -> Iterator[Machine]:
+        return (machine for machine in self._machines.values() if machine.entry == entry)
 
     def _make(self, entry: str, request: InstanceRequest) -> Machine:
         serial = next(self._serials)
@@ -246,17 +194,7 @@ class MemoryBackend:
 class MemoryProvider:
     """One entry of the providers file, backed by a MemoryBackend."""
 
-    profile: ClassVar[BehaviourProfile] = BehaviourProfile(
-        create=CreateStyle.SUBMITTED,
-        delete=DeleteStyle.SUBMITTED,
-        address=AddressSource.BACKEND,
-        list_consistency=ListConsistency.IMMEDIATE,
-        call_deadline_seconds=5,
-        create_deadline_seconds=5,
-        poll_seconds=1,
-        relist_seconds=10,
-        check_covers="every zone that instances are in or that is unreachable",
-    )
+    profile: ClassVar[BehaviourProfile] = MemoryBackend.profile
 
     def __init__(self, entry: str, *, fleet_id: str, backend: MemoryBackend) -> None:
         self._entry = entry
@@ -264,31 +202,25 @@ class MemoryProvider:
         self._backend = backend
 
     def create(self, request: InstanceRequest) -> Instance:
-        return self._carry_out(Call.CREATE, lambda: self._backend.create(self._entry, request))
+        return self._backend.create(self._entry, request)
 
     def get(self, provider_id: str) -> Instance:
         self._require_own(provider_id)
-        return self._carry_out(Call.GET, lambda: self._backend.get(self._fleet_id, provider_id))
+        return self._backend.get(self._fleet_id, provider_id)
 
     def delete(self, provider_id: str) -> None:
         self._require_own(provider_id)
-        self._carry_out(Call.DELETE, lambda: self._backend.delete(self._fleet_id, provider_id))
+        self._backend.delete(self._fleet_id, provider_id)
 
     def list(self) -> InstanceList:
-        return self._carry_out(Call.LIST, lambda: self._backend.list(self._entry, self._fleet_id))
+        return self._backend.list(self._entry, self._fleet_id)
 
     def check(self) -> Iterable[TargetCheck]:
-        zones = {machine.zone for machine in self._backend.machines() if machine.entry == self._entry}
+        zones = {machine.zone for machine in self._backend.of_entry(self._entry)}
         down = self._backend.unreachable_zones
         for zone in sorted(zones | down | {DEFAULT_ZONE}):
-            yield TargetCheck(name=zone, ready=zone not in down, reason="Unreachable" if zone in down else "Healthy")
-
-    def _carry_out(self, call: Call, action: Callable[[], T]) -> T:
-        fault = self._backend.next_fault(call)
-        fault.before()
-        result = action()
-        fault.after()
-        return result
+            reason = CheckReason.UNREACHABLE if zone in down else CheckReason.HEALTHY
+            yield TargetCheck(name=zone, ready=zone not in down, reason=reason)
 
     def _require_own(self, provider_id: str) -> None:
         if entry_of(provider_id) != self._entry:

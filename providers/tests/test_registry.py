@@ -48,7 +48,9 @@ def test_an_unknown_entry_is_named(providers: Providers) -> None:
             ask("gone")
 
 
-def test_a_type_without_a_driver_fails_its_own_entry_alone(providers: Providers) -> None:
+def test_a_type_without_a_driver_fails_its_own_entry_alone(tmp_path: Path) -> None:
+    drivers = {"process": DRIVERS["process"]}
+    providers = Providers(CONFIG, fleet_id="f1", state_dir=tmp_path, drivers=drivers)
     with pytest.raises(Misconfigured, match="'gcp-eu': this version has no driver for type 'gcp'"):
         providers.get("gcp-eu")
     assert providers.get("here")

@@ -110,7 +110,7 @@ def apply(held: Claim, change: Change, *, now: datetime, keep: bool = False) -> 
         if conditions != current.conditions:
             current.conditions = conditions
             dirty.append("conditions")
-        if not _VISIBLE.isdisjoint(dirty):
+        if change.notes or not _VISIBLE.isdisjoint(dirty):
             current.revision += 1
             dirty.append("revision")
         if not keep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.secrets import SecretMissing, user_data
 
 
 class Unresolved(Exception):
@@ -10,13 +11,12 @@ class Unresolved(Exception):
 
 
 def resolve(proxy: Proxy) -> bytes | None:
-    """User-data, byte for byte as declared; None when the spec has none.
-
-    Raises Unresolved when it lies in a Secret: those are read through the cluster, and none is connected.
-    """
+    """User-data, byte for byte as declared; None when the spec has none. Raises Unresolved."""
     if proxy.cloud_init_inline is not None:
         return proxy.cloud_init_inline.encode()
     if proxy.cloud_init_secret_name:
-        secret = f"{proxy.namespace}/{proxy.cloud_init_secret_name}"
-        raise Unresolved(f"cloudInit.secretRef: the Secret {secret} can't be read: no cluster is connected")
+        try:
+            return user_data(proxy)
+        except SecretMissing as missing:
+            raise Unresolved(f"cloudInit.secretRef: {missing}") from None
     return None

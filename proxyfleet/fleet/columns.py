@@ -35,6 +35,11 @@ SPEC_COLUMNS = (
 
 def read_spec(proxy: Proxy) -> ProxySpec:
     """The declared spec, built from the columns."""
+    return ProxySpec.parse(read_declared(proxy))
+
+
+def read_declared(proxy: Proxy) -> dict[str, Any]:
+    """The same as an operator writes it, whether or not it is valid by the rules of now."""
     declared: dict[str, Any] = {
         "mode": proxy.mode,
         "provider": proxy.provider,
@@ -62,7 +67,7 @@ def read_spec(proxy: Proxy) -> ProxySpec:
         declared["endpoint"] = {"host": proxy.endpoint_host}
         if proxy.credentials_secret_name:
             declared["endpoint"]["credentialsSecretRef"] = {"name": proxy.credentials_secret_name}
-    return ProxySpec.parse(declared)
+    return declared
 
 
 def write_spec(proxy: Proxy, spec: ProxySpec) -> None:

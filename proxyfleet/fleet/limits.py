@@ -33,3 +33,9 @@ def task_limits(profile: BehaviourProfile) -> TimeLimits:
     """Celery's options for a task that works on an entry: its turn, and the step that was begun just before its end."""
     soft = TURN + step_limit(profile)
     return {"soft_time_limit": ceil(soft.total_seconds()), "time_limit": ceil((soft + MARGIN).total_seconds())}
+
+
+def check_limits(timeout: float) -> TimeLimits:
+    """Celery's options for the check of an entry, which gives up by itself after ``timeout`` seconds."""
+    soft = timedelta(seconds=timeout) + MARGIN
+    return {"soft_time_limit": ceil(soft.total_seconds()), "time_limit": ceil((soft + MARGIN).total_seconds())}

@@ -103,7 +103,7 @@ class Proxy(models.Model):
     # Instances in a row that never got Ready.
     instance_failures = models.PositiveIntegerField(default=0, editable=False)
     phase_changed_at = models.DateTimeField(default=timezone.now, editable=False)
-    # +1 with each change of status that a person could see.
+    # +1 with each change that a person could see, be it only an event: what is newer than `published_revision` is news.
     revision = models.PositiveBigIntegerField(default=0, editable=False)
 
     # Status: written by health.
@@ -313,6 +313,8 @@ class ClusterMirror(models.Model):
     complete_at = models.DateTimeField(null=True)
     # The only one that is watched; empty: all of them.
     namespace = models.CharField(max_length=63, blank=True)
+    # Which cluster that is; empty: not known.
+    cluster_uid = models.CharField(max_length=36, blank=True)
 
     class Meta:
         constraints: ClassVar = [models.CheckConstraint(condition=models.Q(id=True), name="cluster_mirror_single")]

@@ -16,7 +16,8 @@ from django.db import IntegrityError, transaction
 
 from proxyfleet.fleet import hints
 from proxyfleet.fleet.claims import event_of, publish
-from proxyfleet.fleet.columns import SPEC_COLUMNS
+from proxyfleet.fleet.columns import SPEC_COLUMNS, read_declared
+from proxyfleet.fleet.differences import describe_differences
 from proxyfleet.fleet.models import EventKind, Origin, Proxy
 from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
 
@@ -46,7 +47,13 @@ def declare(
     """
     check_identity(namespace, name)
     proxy = Proxy(
-        namespace=namespace, name=name, origin=origin, generation=generation, created_at=now, phase_changed_at=now
+        namespace=namespace,
+        name=name,
+        origin=origin,
+        generation=generation,
+        revision=1,
+        created_at=now,
+        phase_changed_at=now,
     )
     if uid is not None:
         proxy.uid = uid
@@ -81,15 +88,17 @@ def update(
         if wanted.mode != proxy.mode:
             raise InvalidSpec({"mode": [f"is immutable: the proxy is {proxy.mode}; delete it and declare another"]})
         before = {column: getattr(proxy, column) for column in SPEC_COLUMNS}
+        declared_before = read_declared(proxy)
         proxy.spec = wanted
         changed = [column for column in SPEC_COLUMNS if getattr(proxy, column) != before[column]]
         if not changed and generation is None:
             return proxy
         _forget_backoff(proxy)
         proxy.generation = generation or proxy.generation + 1
-        proxy.save(update_fields=[*changed, "generation", *_BACKOFF])
+        _save(proxy, *changed, "generation", *_BACKOFF)
         if changed:
-            _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=", ".join(changed))
+            differences = describe_differences(declared_before, read_declared(proxy))
+            _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=differences)
         publish(proxy)
         hints.wake([proxy.pk], now)
     return proxy
@@ -103,7 +112,7 @@ def request_deletion(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
             return proxy
         proxy.deletion_requested_at = now
         _forget_backoff(proxy)
-        proxy.save(update_fields=["deletion_requested_at", *_BACKOFF])
+        _save(proxy, "deletion_requested_at", *_BACKOFF)
         _record(proxy, EventKind.DELETION_REQUESTED, now, actor)
         publish(proxy)
         hints.wake([proxy.pk], now)
@@ -117,7 +126,7 @@ def skip_cleanup(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
         if not proxy.skip_cleanup:
             proxy.skip_cleanup = True
             _forget_backoff(proxy)
-            proxy.save(update_fields=["skip_cleanup", *_BACKOFF])
+            _save(proxy, "skip_cleanup", *_BACKOFF)
             _record(proxy, EventKind.SKIP_CLEANUP_REQUESTED, now, actor)
             hints.wake([proxy.pk], now)
     return proxy
@@ -131,7 +140,7 @@ def replace(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
             raise NotAllowed(f"{proxy} is External: what exists elsewhere can't be replaced from here")
         proxy.replacement += 1
         _forget_backoff(proxy)
-        proxy.save(update_fields=["replacement", *_BACKOFF])
+        _save(proxy, "replacement", *_BACKOFF)
         _record(proxy, EventKind.REPLACEMENT_REQUESTED, now, actor)
         hints.wake([proxy.pk], now)
     return proxy
@@ -161,7 +170,7 @@ def _set_cordon(proxy_id: int, actor: str, now: datetime, *, cordoned: bool) -> 
         proxy = _locked(proxy_id)
         if proxy.cordoned != cordoned:
             proxy.cordoned = cordoned
-            proxy.save(update_fields=["cordoned"])
+            _save(proxy, "cordoned")
             _record(proxy, EventKind.CORDONED if cordoned else EventKind.UNCORDONED, now, actor)
             publish(proxy)
     return proxy
@@ -180,6 +189,12 @@ def _locked(proxy_id: int) -> Proxy:
     if proxy.deletion_requested_at is not None:
         raise NotAllowed(f"{proxy} is being deleted")
     return proxy
+
+
+def _save(proxy: Proxy, *columns: str) -> None:
+    """Write what a person can see to have changed, if only by the event that follows."""
+    proxy.revision += 1
+    proxy.save(update_fields=[*columns, "revision"])
 
 
 def _record(proxy: Proxy, kind: EventKind, now: datetime, actor: str, *, message: str = "") -> None:

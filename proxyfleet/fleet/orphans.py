@@ -12,6 +12,7 @@ from providers.errors import ProviderError
 from providers.instances import Instance
 from proxyfleet.conf import settings
 from proxyfleet.fleet.backends import providers
+from proxyfleet.fleet.completeness import MirrorIncomplete, require_complete_mirror
 from proxyfleet.fleet.models import EventKind, ProviderState, Proxy, ProxyEvent
 from proxyfleet.fleet.strays import find_strays, is_stray
 
@@ -39,12 +40,19 @@ def _always() -> bool:
 def sweep(entry: str, now: datetime, *, dry_run: bool = False, has_time: Callable[[], bool] = _always) -> list[Orphan]:
     """Collect the orphans of a configured entry, within the limits of the settings.
 
-    Raises UnknownProvider, and the ProviderError of a backend that can't be asked.
+    Raises UnknownProvider, the ProviderError of a backend that can't be asked, and MirrorIncomplete, which is kept as
+    the entry's error.
     """
     conf = settings()
+    provider = providers().get(entry)
+    try:
+        require_complete_mirror(now)
+    except MirrorIncomplete as incomplete:
+        ProviderState.objects.update_or_create(entry=entry, defaults={"orphans_error": f"refused: {incomplete}"})
+        raise
     return collect_orphans(
         entry,
-        providers().get(entry),
+        provider,
         now,
         min_age=timedelta(seconds=conf.gc_min_age),
         max_deletes=conf.gc_max_deletes,

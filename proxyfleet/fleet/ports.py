@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
+
+from proxyfleet.fleet.spec import InvalidSpec, ProxySpec
+
+if TYPE_CHECKING:
+    from proxyfleet.fleet.models import Proxy
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,10 @@ class LeaseBook(Protocol):
         """The same of many proxies in one query; one without leases may be missing."""
         ...
 
+    def targets_cooling_each(self, proxy_ids: Collection[int], now: datetime) -> Mapping[int, int]:
+        """For how many targets each of them rests; one that rests for none may be missing."""
+        ...
+
     def outstanding(self, proxy_id: int, now: datetime, *, limit: int) -> Sequence[LeaseSummary]:
         """The active leases themselves, newest first."""
         ...
@@ -57,9 +66,38 @@ class Prober(Protocol):
         ...
 
 
+class FieldConflict(InvalidSpec):
+    """Somebody else manages fields of the custom resource; ``errors`` says who, by the path of each field."""
+
+
+class NotWritten(Exception):
+    """The custom resource could not be changed; the message tells a person why."""
+
+
+class Cluster(Protocol):
+    """The custom resources of proxies of origin ``cluster``: what people change of them, they change there.
+
+    Each call talks to the API server, for seconds if need be, so none belongs into a transaction. The row follows when
+    the bridge has heard of it. All raise NotWritten.
+    """
+
+    def apply_spec(self, proxy: Proxy, wanted: ProxySpec) -> None:
+        """Change what differs in the spec of ``proxy``, as it was when the row was read. Raises FieldConflict."""
+        ...
+
+    def set_skip_cleanup(self, proxy: Proxy) -> None:
+        """As `operations.skip_cleanup`. Raises FieldConflict."""
+        ...
+
+    def delete(self, proxy: Proxy) -> None:
+        """As `operations.request_deletion`."""
+        ...
+
+
 class _Ports:
     leases: LeaseBook
     prober: Prober
+    cluster: Cluster
 
 
 ports = _Ports()

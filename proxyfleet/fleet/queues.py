@@ -2,6 +2,9 @@
 
 DEFAULT_QUEUE = "default"
 
+CHECK_QUEUE = "checks"
+"""Checks of backends: behind the work of a busy entry they would be late, and before it they would delay it."""
+
 
 def queue_of(entry: str) -> str:
     return f"provider.{entry}"

@@ -13,6 +13,7 @@ from providers.errors import ProviderError
 from proxyfleet.conf import settings
 from proxyfleet.fleet import claims, hints
 from proxyfleet.fleet.backends import providers
+from proxyfleet.fleet.completeness import MirrorIncomplete
 from proxyfleet.fleet.limits import TURN, step_limit
 from proxyfleet.fleet.models import ProxyEvent
 from proxyfleet.fleet.orphans import sweep
@@ -58,6 +59,9 @@ def collect_orphans(*, entry: str) -> int:
         found = sweep(entry, timezone.now(), has_time=lambda: time.monotonic() < turn_ends)
     except ProviderError as error:
         logger.warning("Orphans of %s can't be looked for: %s", entry, error.detail)
+        return 0
+    except MirrorIncomplete as error:
+        logger.warning("Orphans of %s are not looked for: %s", entry, error)
         return 0
     return len(found)
 

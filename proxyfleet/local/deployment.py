@@ -43,7 +43,7 @@ def deployment(var: Path) -> list[Program]:
     os.environ.setdefault("PROXYFLEET_DISCOVERY_TOKEN", _kept_secret(var / "api-token"))
     servers, target, story = _servers(var), _target(var), _story(var)
     address = _free_address(settings().discovery_addr)
-    migrate, *rest = programs(address, var)
+    migrate, *rest = programs(address, var, cluster_sync=settings().cluster_sync)
     # Ctrl-C ended the proxies of the last run: none of them may be leased before that is on record.
     catch_up = Program("catch-up", ["python", "manage.py", "relist"], once=True)
     return [*servers, *target, migrate, catch_up, *rest, *story]

@@ -13,9 +13,13 @@ WEB_THREADS = 4
 ALONE = ("--without-mingle", "--without-gossip")
 """Workers need to know nothing of each other, and asking around costs a second at the start."""
 
+SYNC_GRACE_SECONDS = 40
+"""Longer than a bridge takes to end the calls that are under way."""
 
-def programs(address: Address, state: Path) -> list[Program]:
+
+def programs(address: Address, state: Path, *, cluster_sync: bool) -> list[Program]:
     """What runs on top of the servers, in the order of its start. ``state`` is this machine's own folder."""
+    sync = [Program("sync", ["python", "manage.py", "k8s_sync"], grace_seconds=SYNC_GRACE_SECONDS)]
     listen = ["--host", address.host, "--port", str(address.port)]
     size = ["--workers", str(WEB_WORKERS), "--blocking-threads", str(WEB_THREADS)]
     return [
@@ -29,4 +33,5 @@ def programs(address: Address, state: Path) -> list[Program]:
         Program(
             "beat", ["celery", "--quiet", "--app", "proxyfleet", "beat", "--schedule", str(state / "beat-schedule")]
         ),
+        *(sync if cluster_sync else []),
     ]

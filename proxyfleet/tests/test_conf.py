@@ -53,6 +53,7 @@ def read() -> Settings:
         ("LEASE_COOLDOWN", "99999999999999", "less than or equal"),
         ("EVENT_RETENTION_DAYS", "99999999999999", "less than or equal"),
         ("WORKER_CONCURRENCY", "100000", "less than or equal"),
+        ("PROVIDER_CHECK_TIMEOUT", "61", "must not be longer than PROXYFLEET_PROVIDER_CHECK_INTERVAL"),
     ],
 )
 def test_a_bad_value_is_named(variable: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,3 +88,9 @@ def test_what_is_empty_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
         if not field.is_required():
             monkeypatch.setenv(f"{ENV_PREFIX}{name.upper()}", "")
     assert read().max_lease_ttl == Settings.model_fields["max_lease_ttl"].default
+
+
+@pytest.mark.parametrize(("interval", "timeout"), [("60", 15), ("5", 5)])
+def test_a_check_ends_before_the_next_begins(interval: str, timeout: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXYFLEET_PROVIDER_CHECK_INTERVAL", interval)
+    assert read().check_timeout == timeout

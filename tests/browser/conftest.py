@@ -51,7 +51,7 @@ def server(django_db_setup: None) -> Iterator[LiveServer]:
 def world(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A world whose one provider entry, ``mem``, is the one that the admin knows."""
     with new_world() as world:
-        for module in ("orphans", "admin.proxies", "admin.providers"):
+        for module in ("orphans", "admin.editing", "admin.providers"):
             monkeypatch.setattr(f"proxyfleet.fleet.{module}.providers", lambda: world.providers)
         yield world
 

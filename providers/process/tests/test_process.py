@@ -271,6 +271,14 @@ class TestState:
         assert (check.ready, check.reason) == (False, "Misconfigured")
         assert str(tmp_path / "file") in check.message
 
+    def test_an_address_of_another_machine_fails_the_check(self, open_provider: Open) -> None:
+        (check,) = open_provider(host="192.0.2.1").check()
+        assert (check.ready, check.reason, check.message) == (
+            False,
+            "Misconfigured",
+            "host: 192.0.2.1 is no address of this machine",
+        )
+
     def test_entries_do_not_see_each_other(self, open_provider: Open, root: Path) -> None:
         shared = str(root / "process")
         here, block = open_provider(stateDir=shared), ProcessBlock.model_validate({"stateDir": shared})

@@ -6,7 +6,7 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.models import ProviderState, Proxy
 from proxyfleet.fleet.phases import Phase, Verdict
 
 PHASE_COLOURS = {
@@ -41,3 +41,10 @@ def state_badges(proxy: Proxy) -> SafeString:
 def health_badge(proxy: Proxy) -> SafeString:
     verdict = proxy.current_verdict
     return badge(verdict.value, VERDICT_COLOURS[verdict], proxy.health_message)
+
+
+def readiness_badge(state: ProviderState | None) -> SafeString:
+    """What the last check of a provider entry said of it."""
+    if state is None or state.check_ready is None:
+        return badge("not checked yet", "default")
+    return badge(state.check_reason, "success" if state.check_ready else "danger", state.check_message)

@@ -153,7 +153,9 @@ class ProxyForm(forms.Form):
         help_text="User-data for the instance, in any format.",
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 8, "spellcheck": "false", "class": "fleet-code"}),
     )
-    endpoint_host = _text("Host", "IPv4 or IPv6 address, or a DNS name.", placeholder="proxy.example.com")
+    endpoint_host = _text(
+        "Host", "An External proxy needs one: an IPv4 or IPv6 address, or a DNS name.", placeholder="proxy.example.com"
+    )
     port = _number("Port", "Where the proxy listens.")
     attribute_lines = AttributesField(
         label="Attributes",

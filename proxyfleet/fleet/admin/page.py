@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from proxyfleet.fleet.admin.badges import badge, health_badge, state_badges
-from proxyfleet.fleet.models import Proxy, ProxyEvent
+from proxyfleet.fleet.models import Origin, Proxy, ProxyEvent
 from proxyfleet.fleet.ports import ports
 
 EVENTS_PER_PAGE = 25
@@ -46,6 +46,7 @@ def page_of(proxy: Proxy, now: datetime, *, before: str) -> dict[str, Any]:
 
 def _facts(proxy: Proxy) -> list[tuple[str, Any]]:
     """Label and value; what is empty is left out, but for what everyone looks for."""
+    of_cluster = proxy.origin == Origin.CLUSTER
     always = [
         ("Reason", proxy.reason),
         ("Message", proxy.message),
@@ -60,6 +61,7 @@ def _facts(proxy: Proxy) -> list[tuple[str, Any]]:
         ("UID", proxy.uid),
     ]
     sometimes = [
+        ("In the cluster", f"kubectl describe px {proxy.name} --namespace {proxy.namespace}" if of_cluster else ""),
         ("Deletion asked for", proxy.deletion_requested_at),
         ("Draining since", proxy.draining_since),
         ("Errors since", proxy.error_since),

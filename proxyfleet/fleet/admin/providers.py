@@ -1,4 +1,4 @@
-"""Providers: the entries of the providers file, what their last orphan sweep found, and what one would do now."""
+"""Providers: the entries of the providers file, what checks and orphan sweeps found, and what a sweep would do now."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.timesince import timesince
 from unfold.admin import ModelAdmin
 
 from providers.config import EXTERNAL
 from providers.errors import ProviderError
 from providers.registry import UnknownProvider
+from proxyfleet.fleet.admin.badges import badge, readiness_badge
 from proxyfleet.fleet.backends import providers
+from proxyfleet.fleet.completeness import MirrorIncomplete
 from proxyfleet.fleet.models import ProviderState
 from proxyfleet.fleet.orphans import sweep
+from proxyfleet.fleet.templatetags.ages import age
 
 
 @admin.register(ProviderState)
@@ -47,7 +49,7 @@ class ProviderStateAdmin(ModelAdmin):
         now = timezone.now()
         states = {state.entry: state for state in ProviderState.objects.exclude(entry=EXTERNAL)}
         rows = [_row(name, states.get(name), now) for name in dict.fromkeys((*providers().names(), *states))]
-        table = {"headers": ["Entry", "Type", "Last sweep", "Orphans", "Error"], "rows": rows}
+        table = {"headers": ["Entry", "Type", "Ready", "Last sweep", "Orphans", "Error"], "rows": rows}
         return self._render(request, "admin/fleet/providers.html", title="Providers", table=table)
 
     def change_view(
@@ -65,6 +67,12 @@ class ProviderStateAdmin(ModelAdmin):
             may_look=is_configured and self.has_change_permission(request),
             facts=[
                 ("Type", _type_of(object_id)),
+                ("Ready", readiness_badge(state)),
+                ("Since", state.check_changed_at if state else None),
+                ("Message", state.check_message if state else ""),
+            ],
+            targets=_targets(state.check_targets if state else [], timezone.now()),
+            sweep=[
                 ("Last sweep", state.orphans_swept_at if state else None),
                 ("Error", state.orphans_error if state else ""),
             ],
@@ -83,6 +91,8 @@ class ProviderStateAdmin(ModelAdmin):
             raise Http404 from None
         except ProviderError as error:
             problem = f"{entry} can't be asked now ({error.reason}): {error}"
+        except MirrorIncomplete as error:
+            problem = f"Refused: {error}"
         return self._render(
             request, "admin/fleet/provider_dry_run.html", title=entry, orphans=_table(found, now), problem=problem
         )
@@ -109,9 +119,25 @@ def _row(name: str, state: ProviderState | None, now: datetime) -> list[Any]:
         '<a class="fleet-link" href="{}">{}</a>', reverse("admin:fleet_providerstate_change", args=[name]), name
     )
     if state is None or state.orphans_swept_at is None:
-        return [link, _type_of(name), "never", "—", state.orphans_error if state else ""]
-    swept = f"{timesince(state.orphans_swept_at, now, depth=1)} ago"
-    return [link, _type_of(name), swept, len(state.orphans), state.orphans_error]
+        return [link, _type_of(name), readiness_badge(state), "never", "—", state.orphans_error if state else ""]
+    swept = f"{age(state.orphans_swept_at, now)} ago"
+    return [link, _type_of(name), readiness_badge(state), swept, len(state.orphans), state.orphans_error]
+
+
+def _targets(targets: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
+    """What the last check said of each host, node or zone, for the theme's table."""
+    return {
+        "headers": ["Target", "Ready", "Since", "Message"],
+        "rows": [
+            [
+                target["name"],
+                badge(target["reason"], "success" if target["ready"] else "danger"),
+                age(datetime.fromisoformat(target["lastTransitionTime"]), now),
+                target["message"],
+            ]
+            for target in targets
+        ],
+    }
 
 
 def _table(orphans: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
@@ -122,7 +148,7 @@ def _table(orphans: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
             [
                 orphan["provider_id"],
                 f"{orphan['namespace']}/{orphan['name']}",
-                timesince(datetime.fromisoformat(orphan["created_at"]), now, depth=1),
+                age(datetime.fromisoformat(orphan["created_at"]), now),
                 orphan["action"],
                 orphan["message"],
             ]

@@ -1,4 +1,4 @@
-"""Proxies: the list, the page of one, and the forms. Every write goes through `operations`."""
+"""Proxies: the list, the page of one, and what is done to them."""
 
 from __future__ import annotations
 
@@ -6,31 +6,22 @@ from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
-from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
-from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
-from django.utils.timesince import timesince
-from unfold.admin import ModelAdmin
-from unfold.forms import AdminForm
 from unfold.views import ChangeList
 
-from proxyfleet.fleet import operations
 from proxyfleet.fleet.admin.badges import health_badge, state_badges
-from proxyfleet.fleet.admin.forms import EXTERNAL_ONLY, MANAGED_ONLY, ProxyForm
+from proxyfleet.fleet.admin.editing import SpecEditing
 from proxyfleet.fleet.admin.page import page_of
+from proxyfleet.fleet.admin.shared import gone, page_url, person
 from proxyfleet.fleet.admin.verbs import VERBS, Outcome, Verb, perform
-from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.models import Proxy
-from proxyfleet.fleet.operations import NotAllowed
 from proxyfleet.fleet.ports import ports
-from proxyfleet.fleet.spec import InvalidSpec
+from proxyfleet.fleet.templatetags.ages import age
 
 NAMED_AT_MOST = 10
 """How many proxies a message names before it only counts the rest."""
@@ -42,6 +33,7 @@ FILTERED = {
     "phase": admin.ChoicesFieldListFilter,
     "mode": admin.ChoicesFieldListFilter,
     "provider": admin.AllValuesFieldListFilter,
+    "origin": admin.ChoicesFieldListFilter,
     "namespace": admin.AllValuesFieldListFilter,
     "cordoned": admin.BooleanFieldListFilter,
 }
@@ -60,39 +52,13 @@ class ProxyChangeList(ChangeList):
 
 
 @admin.register(Proxy)
-class ProxyAdmin(ModelAdmin):
+class ProxyAdmin(SpecEditing):
     list_display: ClassVar = ["full_name", "phase_", "health", "provider_", "address_", "leases", "origin", "age"]
     list_filter: ClassVar = [*FILTERED.items()]
     search_fields: ClassVar = ["name", "address", "provider_id"]
     search_help_text = "Name, address or providerID"
     list_per_page = 50
     show_facets = admin.ShowFacets.NEVER
-    fieldsets: ClassVar = [
-        (None, {"fields": ["namespace", "name", "mode", "generation"]}),
-        (
-            "Where it runs",
-            {
-                "fields": ["provider", "zone", "machine_type", "image", "cloud_init", "endpoint_host", "port"],
-                "description": "A Managed proxy whose fields here are changed gets a new instance, at another address.",
-            },
-        ),
-        ("Leasing", {"fields": ["attribute_lines", "max_leases", "drain_seconds"]}),
-        (
-            "Health check",
-            {
-                "fields": [
-                    "health_url",
-                    ("health_interval_seconds", "health_timeout_seconds"),
-                    ("failure_threshold", "success_threshold"),
-                    "expected_status",
-                ]
-            },
-        ),
-    ]
-    conditional_fields: ClassVar = {
-        **dict.fromkeys(MANAGED_ONLY, "mode != 'External'"),
-        **dict.fromkeys(EXTERNAL_ONLY, "mode == 'External'"),
-    }
 
     def get_urls(self) -> list[URLPattern]:
         return [
@@ -144,7 +110,7 @@ class ProxyAdmin(ModelAdmin):
 
     @admin.display(description="Age", ordering="-created_at")
     def age(self, proxy: Proxy) -> str:
-        return timesince(proxy.created_at, timezone.now(), depth=1)
+        return age(proxy.created_at, timezone.now())
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -154,41 +120,13 @@ class ProxyAdmin(ModelAdmin):
         if not self.has_view_or_change_permission(request, proxy):
             raise PermissionDenied
         if proxy is None:
-            return _gone(request)
+            return gone(request)
         context = {
             **page_of(proxy, timezone.now(), before=request.GET.get("before", "")),
             "verbs": [verb for verb in VERBS.values() if self.may(request, verb) and verb.offered(proxy)],
             "has_change_permission": self.has_change_permission(request, proxy),
         }
-        return self._render(request, "admin/fleet/proxy_page.html", title=str(proxy), **context)
-
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        if not self.has_add_permission(request):
-            raise PermissionDenied
-        form = ProxyForm(request.POST or None, entries=providers().names())
-        if request.method == "POST" and form.is_valid() and (proxy := self._declare(request, form)):
-            messages.success(request, f"{proxy} is declared.")
-            return HttpResponseRedirect(_page_url(proxy.pk))
-        return self._render_form(request, form)
-
-    def edit_view(self, request: HttpRequest, proxy_id: int) -> HttpResponse:
-        proxy = self.get_object(request, str(proxy_id))
-        if not self.has_change_permission(request, proxy):
-            raise PermissionDenied
-        if proxy is None:
-            return _gone(request)
-        form = ProxyForm(request.POST or None, entries=providers().names(), proxy=proxy)
-        if request.method == "POST" and form.is_valid():
-            try:
-                saved = self._update(request, form, proxy)
-            except Proxy.DoesNotExist:
-                return _gone(request)
-            if saved:
-                messages.success(request, f"{proxy} is saved." if form.changed_data else "Nothing was changed.")
-                return HttpResponseRedirect(_page_url(proxy_id))
-        return self._render_form(request, form, proxy)
+        return self.render(request, "admin/fleet/proxy_page.html", title=str(proxy), **context)
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -206,16 +144,16 @@ class ProxyAdmin(ModelAdmin):
         ids = [int(part) for part in values.get("ids", "").split(",") if part.isdecimal()]
         back = values.get("next", "")
         if not url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}):
-            back = _page_url(ids[0]) if len(ids) == 1 else reverse("admin:fleet_proxy_changelist")
+            back = page_url(ids[0]) if len(ids) == 1 else reverse("admin:fleet_proxy_changelist")
         if request.method == "POST" and (verb.consequence is None or "confirmed" in request.POST):
-            _tell(request, verb, perform(verb, ids, _person(request), timezone.now()))
+            _tell(request, verb, perform(verb, ids, person(request), timezone.now()))
             return HttpResponseRedirect(back)
         return self.confirm(request, verb, ids, back)
 
     def confirm(self, request: HttpRequest, verb: Verb, ids: list[int], back: str) -> HttpResponse:
         proxies = list(Proxy.objects.filter(pk__in=ids))
         if not proxies:
-            return _gone(request)
+            return gone(request)
         active = ports.leases.active_each([proxy.pk for proxy in proxies], timezone.now())
         what = str(proxies[0]) if len(proxies) == 1 else f"{len(proxies)} proxies"
         consequence = verb.consequence or (lambda *_: "")
@@ -227,61 +165,7 @@ class ProxyAdmin(ModelAdmin):
             "back": back,
             "do_url": _do_url(verb),
         }
-        return self._render(request, "admin/fleet/proxy_confirm.html", title=context["question"], **context)
-
-    def _declare(self, request: HttpRequest, form: ProxyForm) -> Proxy | None:
-        try:
-            with transaction.atomic():
-                proxy = operations.declare(
-                    form.cleaned_data["namespace"],
-                    form.cleaned_data["name"],
-                    form.declared(),
-                    actor=_person(request).get_username(),
-                    now=timezone.now(),
-                )
-                _log(request, proxy, ADDITION, "Declared.")
-        except InvalidSpec as error:
-            form.add_spec_errors(error)
-            return None
-        return proxy
-
-    def _update(self, request: HttpRequest, form: ProxyForm, proxy: Proxy) -> bool:
-        """Raises Proxy.DoesNotExist."""
-        try:
-            with transaction.atomic():
-                # Holds the row from the comparison to the write: two people who edit one proxy don't undo each other.
-                current = Proxy.objects.select_for_update().only("generation").get(pk=proxy.pk)
-                if current.generation != form.cleaned_data["generation"]:
-                    form.add_error(
-                        None, "Somebody changed this proxy meanwhile. Open the form again to see it as it is now."
-                    )
-                    return False
-                operations.update(proxy.pk, form.declared(), actor=_person(request).get_username(), now=timezone.now())
-                if labels := form.changed_labels():
-                    _log(request, proxy, CHANGE, f"Changed {', '.join(labels)}.")
-        except InvalidSpec as error:
-            form.add_spec_errors(error)
-            return False
-        except NotAllowed as error:
-            form.add_error(None, f"{error}: its spec can't be changed any more.")
-            return False
-        return True
-
-    def _render_form(self, request: HttpRequest, form: ProxyForm, proxy: Proxy | None = None) -> HttpResponse:
-        context = {
-            "adminform": AdminForm(form, self.fieldsets, {}, model_admin=self),
-            "errors": form.errors,
-            "media": self.media + form.media,
-            "cancel_url": _page_url(proxy.pk) if proxy else reverse("admin:fleet_proxy_changelist"),
-            "heading": f"Edit {proxy}" if proxy else "Declare a proxy",
-            "save_label": "Save" if proxy else "Declare",
-        }
-        return self._render(request, "admin/fleet/proxy_form.html", title=context["heading"], **context)
-
-    def _render(self, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
-        request.current_app = self.admin_site.name
-        site = self.admin_site.each_context(request)
-        return TemplateResponse(request, template, {**site, "opts": self.opts, **context})
+        return self.render(request, "admin/fleet/proxy_confirm.html", title=context["question"], **context)
 
 
 def _as_action(verb: Verb) -> Any:
@@ -291,7 +175,7 @@ def _as_action(verb: Verb) -> Any:
         ids = list(queryset.values_list("pk", flat=True))
         if verb.consequence is not None:
             return model_admin.confirm(request, verb, ids, back=request.get_full_path())
-        _tell(request, verb, perform(verb, ids, _person(request), timezone.now()))
+        _tell(request, verb, perform(verb, ids, person(request), timezone.now()))
         return None
 
     return action
@@ -307,26 +191,6 @@ def _tell(request: HttpRequest, verb: Verb, outcome: Outcome) -> None:
 def _some(names: list[str], separator: str) -> str:
     rest = len(names) - NAMED_AT_MOST
     return separator.join(names[:NAMED_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _log(request: HttpRequest, proxy: Proxy, flag: int, message: str) -> None:
-    LogEntry.objects.log_actions(
-        user_id=_person(request).pk, queryset=[proxy], action_flag=flag, change_message=message, single_object=True
-    )
-
-
-def _person(request: HttpRequest) -> User:
-    assert isinstance(request.user, User), "the admin lets nobody else in"
-    return request.user
-
-
-def _gone(request: HttpRequest) -> HttpResponse:
-    messages.warning(request, "This proxy is gone by now.")
-    return HttpResponseRedirect(reverse("admin:fleet_proxy_changelist"))
-
-
-def _page_url(proxy_id: int) -> str:
-    return reverse("admin:fleet_proxy_change", args=[proxy_id])
 
 
 def _do_url(verb: Verb) -> str:

@@ -12,9 +12,9 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from proxyfleet.fleet import operations
-from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.models import Origin, Proxy
 from proxyfleet.fleet.operations import NotAllowed
-from proxyfleet.fleet.ports import ports
+from proxyfleet.fleet.ports import FieldConflict, NotWritten, ports
 
 
 class Operation(Protocol):
@@ -35,6 +35,8 @@ class Verb:
     done: str
     """What messages and the admin's log say afterwards."""
     run: Operation
+    in_cluster: Callable[[Proxy], None] | None = None
+    """What is done instead to a proxy of the cluster, whose custom resource says what is wanted of it."""
     consequence: Callable[[Proxy, int], str] | None = None
     """What will happen to a proxy with so many leases out. A verb that has it asks first."""
     offered: Callable[[Proxy], bool] = _always
@@ -56,23 +58,39 @@ def perform(verb: Verb, proxy_ids: Iterable[int], user: User, now: datetime) -> 
     outcome = Outcome()
     for proxy_id in proxy_ids:
         try:
-            with transaction.atomic():
-                proxy = Proxy.objects.get(pk=proxy_id)
-                verb.run(proxy_id, actor=user.get_username(), now=now)
-                LogEntry.objects.log_actions(
-                    user_id=user.pk,
-                    queryset=[proxy],
-                    action_flag=verb.log_flag,
-                    change_message=f"{verb.done}.",
-                    single_object=True,
-                )
-        except NotAllowed as error:
+            proxy = Proxy.objects.get(pk=proxy_id)
+            if verb.in_cluster is not None and proxy.origin == Origin.CLUSTER:
+                verb.in_cluster(proxy)
+                _log(verb, proxy, user)
+            else:
+                with transaction.atomic():
+                    verb.run(proxy_id, actor=user.get_username(), now=now)
+                    _log(verb, proxy, user)
+        except (NotAllowed, NotWritten, FieldConflict) as error:
             outcome.refused.append(str(error))
         except Proxy.DoesNotExist:
             outcome.refused.append(f"the proxy with id {proxy_id} is gone by now")
         else:
             outcome.done.append(str(proxy))
     return outcome
+
+
+def _log(verb: Verb, proxy: Proxy, user: User) -> None:
+    LogEntry.objects.log_actions(
+        user_id=user.pk,
+        queryset=[proxy],
+        action_flag=verb.log_flag,
+        change_message=f"{verb.done}.",
+        single_object=True,
+    )
+
+
+def _skip_in_cluster(proxy: Proxy) -> None:
+    ports.cluster.set_skip_cleanup(proxy)
+
+
+def _delete_in_cluster(proxy: Proxy) -> None:
+    ports.cluster.delete(proxy)
 
 
 def _probe(proxy_id: int, /, *, actor: str, now: datetime) -> None:  # noqa: ARG001  every verb is called alike
@@ -162,6 +180,7 @@ VERBS: Mapping[str, Verb] = {
             "cleaning_services",
             "Cleanup will be skipped",
             operations.skip_cleanup,
+            in_cluster=_skip_in_cluster,
             consequence=_what_skipping_does,
             offered=_can_skip_cleanup,
             permission="delete",
@@ -172,6 +191,7 @@ VERBS: Mapping[str, Verb] = {
             "delete",
             "Deletion asked for",
             operations.request_deletion,
+            in_cluster=_delete_in_cluster,
             consequence=_what_deletion_does,
             offered=_is_kept,
             permission="delete",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -15,10 +14,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from providers.errors import Unavailable
-from providers.tests.memory import Call, refuse
+from providers.tests.backend import Call, refuse
 from proxyfleet.fleet import operations
-from proxyfleet.fleet.models import Proxy, ProxyEvent
+from proxyfleet.fleet.models import ProviderState, Proxy, ProxyEvent
 from proxyfleet.fleet.roles import Role
+from proxyfleet.fleet.tests.browsing import errors, filled, told
 from proxyfleet.fleet.tests.world import World, new_world
 
 SECRET = "ssh-key-of-the-crawler"
@@ -31,7 +31,7 @@ SignIn = Callable[[Role], Client]
 def world(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A world whose one provider entry, ``mem``, is the one that the admin knows."""
     with new_world() as world:
-        for module in ("orphans", "admin.proxies", "admin.providers"):
+        for module in ("orphans", "admin.editing", "admin.providers"):
             monkeypatch.setattr(f"proxyfleet.fleet.{module}.providers", lambda: world.providers)
         yield world
 
@@ -63,21 +63,6 @@ def edit(proxy: Proxy) -> str:
 
 def do(verb: str) -> str:
     return reverse("admin:fleet_proxy_do", args=[verb])
-
-
-def filled(client: Client, url: str, **changes: Any) -> dict[str, Any]:
-    """What a browser would post: the form as it is shown, with some fields changed."""
-    form = client.get(url).context["adminform"].form
-    shown = {name: form[name].value() for name in form.fields if not form.fields[name].disabled}
-    return {name: "" if value is None else value for name, value in (shown | changes).items()}
-
-
-def errors(response: Any) -> dict[str, list[str]]:
-    return {field: list(messages) for field, messages in response.context["errors"].items()}
-
-
-def told(response: Any) -> list[str]:
-    return [str(message) for message in response.context["messages"]]
 
 
 def test_declaring_a_proxy_goes_through_the_operations(world: World, operator: Client) -> None:
@@ -424,10 +409,28 @@ def test_providers_show_their_last_sweep(world: World, operator: Client) -> None
     assert "never" in operator.get(reverse("admin:fleet_providerstate_changelist")).content.decode()
     world.now = timezone.now()
     world.collect_orphans()
-    assert "0\xa0minutes ago" in operator.get(reverse("admin:fleet_providerstate_changelist")).content.decode()
+    assert " s ago" in operator.get(reverse("admin:fleet_providerstate_changelist")).content.decode()
     shown = operator.get(reverse("admin:fleet_providerstate_change", args=["mem"])).content.decode()
     assert proxy.provider_id in shown
     assert operator.get(reverse("admin:fleet_providerstate_change", args=["nosuch"])).status_code == 404
+
+
+def test_providers_show_what_a_check_found(world: World, operator: Client) -> None:
+    listing = reverse("admin:fleet_providerstate_changelist")
+    assert "not checked yet" in operator.get(listing).content.decode()
+    target = {"name": "host1", "ready": False, "reason": "PoolNotFound", "message": "no pool <default>"}
+    ProviderState.objects.create(
+        entry="mem",
+        check_ready=False,
+        check_reason="PoolNotFound",
+        check_message="no pool <default>",
+        check_targets=[target | {"lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        check_changed_at=world.now,
+    )
+    assert "PoolNotFound" in operator.get(listing).content.decode()
+    shown = operator.get(reverse("admin:fleet_providerstate_change", args=["mem"])).content.decode()
+    for words in ("host1", "PoolNotFound", "no pool &lt;default&gt;"):
+        assert words in shown
 
 
 def test_roles_grow(db: None) -> None:

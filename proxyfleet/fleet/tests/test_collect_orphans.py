@@ -9,7 +9,9 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from providers.errors import Unavailable
-from providers.tests.memory import Call, refuse
+from providers.tests.backend import Call, refuse
+from providers.tests.contract import make_request
+from proxyfleet.conf import settings
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.tests.world import World
 
@@ -46,7 +48,9 @@ def test_the_sweep_deletes(world: World, orphan: str) -> None:
 
 
 def test_young_orphans_stay(world: World, orphan: str) -> None:
-    world.backend.machines()[0].created_at = timezone.now()
+    world.backend.vanish(orphan)
+    world.now = timezone.now()
+    world.providers.get("mem").create(make_request(fleet_id=settings().fleet_id))
     assert run("--dry-run") == "No orphans.\n"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from providers.errors import Unavailable
 from providers.instances import Identity, InstanceRequest
-from providers.tests.memory import Call, Fault, refuse
+from providers.tests.backend import Call, Fault, refuse
 from proxyfleet.fleet.models import ProviderState, Proxy, ProxyEvent
 from proxyfleet.fleet.orphans import collect_orphans
 from proxyfleet.fleet.tests.world import GC_MIN_AGE, World
@@ -18,9 +18,7 @@ from proxyfleet.fleet.tests.world import GC_MIN_AGE, World
 def make_instance(world: World, **owner: object) -> str:
     """An instance that no run of the reconciler made; returns its providerID."""
     identity = {"fleet_id": "proxyfleet", "proxy_uid": uuid4(), "namespace": "default", "name": "lost"} | owner
-    provider = world.providers.get("mem")
-    if identity["fleet_id"] != world.providers.fleet_id:
-        provider = type(provider)("mem", fleet_id=str(identity["fleet_id"]), backend=world.backend)  # type: ignore[call-arg]
+    provider = world.backend.provider("mem", fleet_id=str(identity["fleet_id"]))
     instance = provider.create(InstanceRequest(Identity(**identity, instance_hash="0" * 16), port=3128))  # type: ignore[arg-type]
     return instance.provider_id
 

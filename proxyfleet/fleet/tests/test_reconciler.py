@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from providers.errors import AuthenticationFailed, Conflict, InvalidRequest, QuotaExceeded, Unavailable
-from providers.tests.memory import Call, Crash, Fault, Life, lose_response, raising, refuse
+from providers.tests.backend import Call, Crash, Fault, Life, lose_response, raising, refuse
 from proxyfleet.fleet import claims, operations
 from proxyfleet.fleet.models import Origin, Proxy, ProxyEvent
 from proxyfleet.fleet.phases import Verdict
@@ -451,3 +451,17 @@ def test_a_custom_resource_counts_its_generations_itself(world: World) -> None:
     assert told(6, maxLeases=9) == (7, 7, 3), "an event that comes late changes nothing"
     assert told(8, maxLeases=3) == (8, 8, 3), "a change that is none to us is observed all the same"
     assert world.history(proxy).count("SpecChanged") == 1
+
+
+def test_the_history_tells_what_an_edit_changed(world: World) -> None:
+    user_data = {"inline": "#cloud-config\n# hush"}
+    proxy = world.declare(attributes={"geo": "eu", "tier": "a"}, cloudInit=user_data)
+    statuses = {"expectedStatus": [200, 204]}
+    after = {"provider": "mem", "attributes": {"geo": "us"}, "maxLeases": 3, "healthCheck": statuses}
+    operations.update(proxy.pk, after, actor="olive", now=world.now)
+    told = ProxyEvent.objects.get(kind="SpecChanged")
+    assert told.message == (
+        "attributes.geo eu → us; attributes.tier a → (none); maxLeases 10 → 3; "
+        "healthCheck.expectedStatus (none) → 200, 204; cloudInit.inline changed"
+    )
+    assert told.actor == "olive"

@@ -1,21 +1,22 @@
-"""A fleet on a backend in memory and a clock that tests move; reconciler, claims, leases and GC are the real ones."""
+"""A fleet on a backend that fails on command and a clock that tests move; all else of the fleet is the real thing."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
-from providers.base import BehaviourProfile, Provider
+from providers.base import BehaviourProfile
 from providers.blocks import ProcessBlock
 from providers.config import EXTERNAL, ProviderEntry, ProvidersConfig
-from providers.instances import InstanceState
+from providers.instances import Instance, InstanceState
 from providers.registry import Providers
-from providers.tests.memory import Machine, MemoryBackend, MemoryProvider
+from providers.tests.backend import Backend, Clock
+from providers.tests.memory import MemoryBackend
 from proxyfleet.conf import settings
 from proxyfleet.fleet import claims, operations
 from proxyfleet.fleet.limits import step_limit
@@ -28,14 +29,16 @@ from proxyfleet.fleet.relist import relist
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GC_MIN_AGE = timedelta(minutes=10)
-HOLD = step_limit(MemoryProvider.profile)
-"""How long a run of the reconciler holds its proxy."""
+HOLD = step_limit(MemoryBackend.profile)
+"""How long a run of the reconciler holds its proxy, with the backend in memory."""
+
+MakeBackend = Callable[[Clock], Backend]
 
 
-class MemoryProviders(Providers):
-    """Entries that all live on one MemoryBackend."""
+class OneBackend(Providers):
+    """Entries that all live on one backend."""
 
-    def __init__(self, names: Iterable[str], backend: MemoryBackend, fleet_id: str) -> None:
+    def __init__(self, names: Iterable[str], backend: Backend, fleet_id: str) -> None:
         self.backend, self.fleet_id = backend, fleet_id
         super().__init__(ProvidersConfig(), fleet_id=fleet_id, state_dir=Path())
         self.configure(names)
@@ -44,13 +47,10 @@ class MemoryProviders(Providers):
         """As after a restart with another providers file."""
         entries = {name: ProviderEntry(name=name, type="memory", block=ProcessBlock()) for name in names}
         self._config = ProvidersConfig(MappingProxyType(entries))
-        self._built = {
-            name: cast("Provider", MemoryProvider(name, fleet_id=self.fleet_id, backend=self.backend))
-            for name in entries
-        }
+        self._built = {name: self.backend.provider(name, fleet_id=self.fleet_id) for name in entries}
 
     def profile(self, name: str) -> BehaviourProfile:
-        return MemoryProvider.profile
+        return self.backend.profile
 
 
 class RecordingProber:
@@ -66,24 +66,29 @@ class RecordingProber:
 class World:
     """Everything around one fleet. ``now`` moves only when a test moves it."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, make_backend: MakeBackend = MemoryBackend) -> None:
         self.now = START
-        self.backend = MemoryBackend(clock=lambda: self.now)
-        self.providers = MemoryProviders(names or ("mem",), self.backend, settings().fleet_id)
+        self.backend = make_backend(lambda: self.now)
+        self.hold = step_limit(self.backend.profile)
+        self.providers = OneBackend(names or ("mem",), self.backend, settings().fleet_id)
         self.prober = RecordingProber()
         self.judged: set[str] = set()
         """The instances that a verdict was given on."""
         self._numbers = itertools.count(1)
 
     def declare(self, name: str | None = None, **spec: Any) -> Proxy:
-        spec.setdefault("provider", "mem")
+        spec = self.complete({"provider": "mem"} | spec)
         if spec.get("mode") == "External":
             del spec["provider"]
         return operations.declare("default", name or f"p{next(self._numbers)}", spec, actor="test", now=self.now)
 
+    def complete(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """A spec that the backend can fulfil."""
+        return {"placement": dict(self.backend.placement)} | spec if self.backend.placement else spec
+
     def step(self, proxy: Proxy) -> Proxy:
         """One run of the reconciler for this proxy, whether due or not; returns the row as it is then."""
-        held = claims.claim(proxy.pk, self.now, hold_for=HOLD)
+        held = claims.claim(proxy.pk, self.now, hold_for=self.hold)
         assert held is not None, f"{proxy} is held by another run"
         reconcile(held, self.providers, self.now)
         return self.read(proxy)
@@ -91,9 +96,9 @@ class World:
     def run(self, *, limit: int = 100) -> int:
         """Reconcile all that is due, as the workers' lanes do; returns the number of steps."""
         configured = frozenset(self.providers.names())
-        steps = 0
+        hold_for, steps = self.hold, 0
         for lane in (*self.providers.names(), EXTERNAL):
-            while steps < limit and (held := claims.claim_next(lane, configured, self.now, limit=4, hold_for=HOLD)):
+            while steps < limit and (held := claims.claim_next(lane, configured, self.now, limit=4, hold_for=hold_for)):
                 reconcile(held, self.providers, self.now)
                 steps += 1
         return steps
@@ -143,13 +148,12 @@ class World:
             )
         ]
 
-    def live(self, proxy_uid: object = None) -> list[Machine]:
+    def live(self, proxy_uid: object = None) -> list[Instance]:
         """Instances that exist and are not being deleted: what costs money and could serve."""
         return [
-            machine
-            for machine in self.backend.machines()
-            if machine.snapshot().state is not InstanceState.DELETING
-            and proxy_uid in (None, machine.identity.proxy_uid)
+            instance
+            for instance in self.backend.machines()
+            if instance.state is not InstanceState.DELETING and proxy_uid in (None, instance.identity.proxy_uid)
         ]
 
     @staticmethod
@@ -165,12 +169,13 @@ class World:
 
 
 @contextmanager
-def new_world(*names: str) -> Iterator[World]:
+def new_world(*names: str, make_backend: MakeBackend = MemoryBackend) -> Iterator[World]:
     """A world whose prober takes the place of the health engine while it lasts."""
-    world = World(*names)
+    world = World(*names, make_backend=make_backend)
     before = ports.prober
     ports.prober = world.prober
     try:
         yield world
     finally:
         ports.prober = before
+        world.backend.close()

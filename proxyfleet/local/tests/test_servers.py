@@ -67,7 +67,7 @@ def servers_in(folder: Path) -> list[psutil.Process]:
 def test_both_answer_and_the_data_outlives_them(var: Path) -> None:
     with LocalServers(var, throwaway=True) as servers:
         remember(servers.database_url, "é")
-        celery.Celery(broker=servers.broker_url).send_task("anything")
+        celery.Celery(broker=servers.broker_url, set_as_current=False).send_task("anything")
     assert servers_in(var) == []
     with LocalServers(var, throwaway=True) as servers:
         assert recall(servers.database_url) == "é"
@@ -77,7 +77,7 @@ def test_sockets_work_below_a_path_longer_than_a_socket_may_have(var: Path) -> N
     deep = var / ("d" * 60) / "with space" / ("é" * 60)
     with LocalServers(deep, throwaway=True) as servers:
         remember(servers.database_url, "deep")
-        celery.Celery(broker=servers.broker_url).send_task("anything")
+        celery.Celery(broker=servers.broker_url, set_as_current=False).send_task("anything")
 
 
 def test_a_folder_is_used_by_one_at_a_time(var: Path) -> None:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from providers.errors import ProviderError
 from providers.registry import UnknownProvider
 from proxyfleet.fleet.backends import providers
+from proxyfleet.fleet.completeness import MirrorIncomplete
 from proxyfleet.fleet.orphans import Orphan, sweep
 
 HEADERS = ("ENTRY", "PROVIDER ID", "OWNER", "AGE", "ACTION", "MESSAGE")
@@ -31,7 +32,7 @@ class Command(BaseCommand):
         for name in [entry] if entry else providers().names():
             try:
                 rows += [_row(name, orphan, now) for orphan in sweep(name, now, dry_run=dry_run)]
-            except (ProviderError, UnknownProvider) as error:
+            except (ProviderError, UnknownProvider, MirrorIncomplete) as error:
                 problems.append(f"{name}: {error}")
         self.stdout.write(_table((HEADERS, *rows)) if rows else "No orphans.")
         if problems:

@@ -1,0 +1,1 @@
+"""The Kubernetes side: custom resources become proxies, and their status is written back."""

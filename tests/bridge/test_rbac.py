@@ -1,0 +1,76 @@
+"""deploy/rbac grants what the processes do, and nothing on top."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from django.utils import timezone
+
+from proxyfleet.fleet.models import ProviderState
+from tests.bridge.bridges import SYSTEM, add_account, running, user
+from tests.bridge.operator import Operator
+from tests.cluster.cluster import KubectlError
+
+RBAC = Path(__file__).parent.parent.parent / "deploy" / "rbac"
+WRITES = {"create", "update", "patch", "delete"}
+
+
+def granted(file: str) -> set[tuple[str, str]]:
+    """Verb and resource of all its rules."""
+    return {
+        (verb, resource)
+        for manifest in yaml.safe_load_all((RBAC / file).read_text())
+        for rule in manifest.get("rules", ())
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_every_write_that_the_bridge_may_make_is_one_that_it_makes(operator: Operator) -> None:
+    since = operator.cluster.audit.mark()
+    ProviderState.objects.create(entry="mem", check_ready=True, check_reason="Healthy", check_changed_at=timezone.now())
+    operator.cluster.kubectl("delete", "lease", "proxyfleet-sync", "--namespace", SYSTEM, "--ignore-not-found")
+    operator.cluster.kubectl("delete", "ph", "--all")
+    with running(operator.cluster, operator.namespace, mem="process"):
+        operator.apply("a")
+        operator.until(lambda: operator.status("a").get("phase") == "Ready" and operator.cluster.get("ph")["items"])
+    with running(operator.cluster, operator.namespace):
+        operator.until(lambda: not operator.cluster.get("ph")["items"])
+    made = operator.cluster.audit.writes(since, user=user("proxyfleet-sync"))
+    assert {write.code for write in made} <= {200, 201, 409}, "nothing was forbidden"
+    assert {(write.verb, write.resource) for write in made} == {
+        (verb, resource) for verb, resource in granted("sync.yaml") if verb in WRITES
+    }
+
+
+def test_one_namespace_takes_rights_in_that_one_only(operator: Operator) -> None:
+    add_account(operator.cluster, "sync-narrow", namespace=operator.namespace)
+    with running(operator.cluster, operator.namespace, account="sync-narrow"):
+        operator.apply("a")
+        operator.until(lambda: operator.status("a").get("phase") == "Ready")
+
+
+def test_nobody_may_read_what_is_none_of_its_business(operator: Operator) -> None:
+    def may(account: str, verb: str, resource: str, namespace: str) -> bool:
+        try:
+            operator.cluster.kubectl(
+                *("auth", "can-i", verb, resource, "--namespace", namespace, "--as", user(account), "--quiet")
+            )
+        except KubectlError:
+            return False
+        return True
+
+    assert may("proxyfleet-sync", "watch", "secrets", operator.namespace)
+    assert may("proxyfleet-web", "patch", "proxies.crawl.example.com", operator.namespace)
+    assert may("proxyfleet-worker", "create", "pods", SYSTEM)
+    for account, verb, resource, namespace in (
+        ("proxyfleet-sync", "get", "secrets", operator.namespace),
+        ("proxyfleet-sync", "create", "proxies.crawl.example.com", operator.namespace),
+        ("proxyfleet-sync", "update", "leases.coordination.k8s.io/another", SYSTEM),
+        ("proxyfleet-web", "list", "secrets", operator.namespace),
+        ("proxyfleet-web", "create", "proxies.crawl.example.com", operator.namespace),
+        ("proxyfleet-worker", "list", "secrets", SYSTEM),
+        ("proxyfleet-worker", "create", "pods", operator.namespace),
+    ):
+        assert not may(account, verb, resource, namespace), (account, verb, resource)
