@@ -17,7 +17,7 @@ KVM := $(call stamp,requirements-kvm.txt)
 WITH_SERVERS := python -m proxyfleet.local exec
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-node test-kvm test-long lint format lock cluster-up cluster-node-up cluster-down browser cluster-tools cluster-node-tools seed-tools kvm-packages kvm-ssh-secret proxmox-token-secret
+.PHONY: help run test test-node test-kvm test-long bench lint format lock cluster-up cluster-node-up cluster-down browser cluster-tools cluster-node-tools seed-tools kvm-packages kvm-ssh-secret proxmox-token-secret
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,8 +36,11 @@ test-node: cluster-node-tools ## Run the tests that need pods; takes root on Deb
 test-kvm: $(DEV) $(KVM) ## Run the tests of kvm on a libvirt host of their own; takes root on Debian
 	python -m tests.kvm
 
-test-long: browser cluster-tools seed-tools lint ## Run them with ten times as many random schedules
-	$(PYTEST) --schedules 10000 --proxies 1000 --quiet-seconds 300
+test-long: browser cluster-tools seed-tools lint ## Run them with ten times as many random schedules, and longer storms
+	$(PYTEST) --schedules 10000 --proxies 1000 --quiet-seconds 300 --storm 60 --examples 100
+
+bench: $(LOCAL) ## Measure what leases cost; ONLY=name for one measurement, QUICK=1 for a few minutes
+	python -m bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 lint: $(DEV) ## Run the checks only
 	ruff check

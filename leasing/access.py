@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Q
@@ -13,6 +14,8 @@ from leasing.tokens import ALL_SCOPES, NewToken, Scope, hash_token
 
 LAST_USED_PRECISION = timedelta(minutes=1)
 """A busy token would otherwise turn every request into a write of the same row."""
+REMEMBERED = timedelta(seconds=2)
+"""How long a token is taken for good without asking again: so long a revoked one may still get in."""
 SEEDED_NAME = "discovery-token"
 
 log = logging.getLogger(__name__)
@@ -35,13 +38,65 @@ def find_token(secret: str, now: datetime) -> ApiToken | None:
     return token
 
 
+@dataclass(frozen=True, slots=True)
+class KnownToken:
+    name: str
+    scopes: frozenset[Scope]
+    expires_at: datetime | None
+    requests_per_second: int | None
+
+
+class KnownTokens:
+    """The good tokens that were used lately, by their hashes. Each process has its own."""
+
+    def __init__(self, remembered: timedelta = REMEMBERED) -> None:
+        self._remembered = remembered
+        self._known: dict[str, tuple[KnownToken, datetime]] = {}
+
+    def find(self, secret: str, now: datetime) -> KnownToken | None:
+        """The token, if it was good a moment ago and has not expired since."""
+        digest = hash_token(secret)
+        known = self._known.get(digest)
+        if known is not None:
+            token, seen_at = known
+            is_fresh = timedelta(0) <= now - seen_at < self._remembered
+            if is_fresh and (token.expires_at is None or token.expires_at > now):
+                return token
+        return self._look_up(secret, digest, now)
+
+    def _look_up(self, secret: str, digest: str, now: datetime) -> KnownToken | None:
+        found = find_token(secret, now)
+        if found is None:
+            self._known.pop(digest, None)
+            return None
+        scopes = frozenset(Scope(scope) for scope in found.scopes)
+        token = KnownToken(found.name, scopes, found.expires_at, found.requests_per_second)
+        self._known[digest] = token, now
+        return token
+
+
+tokens = KnownTokens()
+"""Those of this process."""
+
+
 def create_token(
-    name: str, scopes: Iterable[Scope], *, created_by: str, now: datetime, expires_at: datetime | None = None
+    name: str,
+    scopes: Iterable[Scope],
+    *,
+    created_by: str,
+    now: datetime,
+    expires_at: datetime | None = None,
+    requests_per_second: int | None = None,
 ) -> NewToken:
     """A new token. What is returned is the only copy of its secret. Raises ValidationError."""
     new = NewToken.generate()
     token = ApiToken(
-        name=name, scopes=sorted(set(scopes)), expires_at=expires_at, created_by=created_by, created_at=now
+        name=name,
+        scopes=sorted(set(scopes)),
+        expires_at=expires_at,
+        requests_per_second=requests_per_second,
+        created_by=created_by,
+        created_at=now,
     )
     issue(token, new)
     return new

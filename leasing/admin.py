@@ -186,6 +186,7 @@ class ApiTokenAdmin(RecordAdmin):
         "scopes_",
         "state",
         "expires_at",
+        "requests_per_second",
         "last_used_at",
         "created_by",
         "created_at",
@@ -197,7 +198,7 @@ class ApiTokenAdmin(RecordAdmin):
         return bool(request.user.has_perm("leasing.add_apitoken"))
 
     def get_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> list[str]:
-        return list(self.fields) if obj else ["name", "scopes", "expires_at"]
+        return list(self.fields) if obj else ["name", "scopes", "expires_at", "requests_per_second"]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method == "GET" and access.is_open():

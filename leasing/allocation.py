@@ -2,16 +2,18 @@
 
 Any number of processes may grant at the same time. Each statement commits by itself, so that no lock outlives it:
 
-1. Read the best candidates without locking anything. Only this read, of the truth, may end in "none".
-2. Take a slot on as many as are wanted, passing over rows that another process holds at the moment.
-3. When it held them all, wait for one, and take a slot if there still is one; else start over.
+1. Take the least loaded of the candidates that this process knows of, passing over rows that another holds at the
+   moment. Nearly every grant ends here, with one statement whose cost doesn't depend on the size of the fleet.
+2. Else read the best candidates without locking anything. Only this read, of the truth, may end in "none".
+3. Take of these; when others held them all, wait for one, and take a slot if there still is one; else read again.
 
 The condition is asked again by the very update that takes the slot, and leases are made only from the rows that it
-changed: what was read before is a hint.
+changed: what was read before, be it long ago, is a hint.
 """
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +23,12 @@ from uuid import UUID
 
 from django.db import connection
 
-from leasing import endings
+from leasing import endings, index
+from leasing.database import array, fetch
+from leasing.index import Candidate
 from leasing.models import Lease
 from leasing.selectors import Selector
+from proxyfleet.fleet.models import Proxy
 
 CANDIDATES = 16
 """Read for each lease that is wanted, so that processes which choose at once find free rows beside each other's."""
@@ -50,64 +55,93 @@ class Wish:
 _SUITABLE = "load.leasable and load.active < load.max_leases"
 
 # A scalar subquery and no anti-join: it costs one index lookup for each candidate, however many cooldowns there are.
-_RESTED = """ and coalesce((
+RESTED = """ and coalesce((
     select cooldown.until from leasing_cooldown cooldown
     where cooldown.target = %(target)s and cooldown.proxy_id = load.proxy_id
-  ), '-infinity') <= %(now)s"""
+  ), '-infinity') <= %(now)s::timestamptz"""
 
 _CANDIDATES = """
-select load.proxy_id from leasing_proxyload load
-where {suitable} and load.proxy_id in ({matching})
-order by load.active, load.idle_since nulls first limit %(limit)s
+select load.proxy_id, load.version from leasing_proxyload load
+where {suitable}{matching}
+order by load.active, load.idle_since nulls first limit %(limit)s::bigint
 """
 
+# The rows are found by their keys: a join with the candidates would be planned as a scan of the table, and `+ 0` keeps
+# the index on versions out of it, since thousands of rows may have one version.
 _TAKE_FREE = """
 with pick as materialized (
-  select load.proxy_id from leasing_proxyload load
-  where load.proxy_id = any(%(candidates)s) and {suitable}
-  order by load.active, load.idle_since nulls first limit %(wanted)s
+  select load.proxy_id, load.version from leasing_proxyload load
+  where load.proxy_id = any(%(candidates)s::bigint[]) and {suitable}
+    and load.version = (%(versions)s::bigint[])[array_position(%(candidates)s::bigint[], load.proxy_id)]
+  order by load.active, load.idle_since nulls first limit %(wanted)s::bigint
   for no key update of load skip locked
 ), taken as (
-  update leasing_proxyload load set active = load.active + 1, idle_since = %(now)s
-  from pick where load.proxy_id = pick.proxy_id and load.leasable and load.active < load.max_leases
+  update leasing_proxyload load set active = load.active + 1, idle_since = %(now)s::timestamptz
+  from pick
+  where load.proxy_id = pick.proxy_id and load.version + 0 = pick.version
+    and load.leasable and load.active < load.max_leases
   returning load.proxy_id
 )
 """
+
+_SOME_EXPIRED = "select exists (select from leasing_lease where expires_at <= %(now)s::timestamptz)"
 
 _TAKE_ONE = """
 with taken as (
-  update leasing_proxyload load set active = load.active + 1, idle_since = %(now)s
-  where load.proxy_id = %(candidate)s and {suitable}
+  update leasing_proxyload load set active = load.active + 1, idle_since = %(now)s::timestamptz
+  where load.proxy_id = (%(candidates)s::bigint[])[1] and load.version + 0 = (%(versions)s::bigint[])[1] and {suitable}
   returning load.proxy_id
 )
 """
 
-_LEASE = """
-insert into leasing_lease (id, proxy_id, owner, client, target, created_at, expires_at)
-select (%(ids)s::uuid[])[number], proxy_id, %(owner)s, %(client)s, %(target)s, %(now)s, %(expires_at)s
-from (select proxy_id, row_number() over () as number from taken) numbered
-returning id, proxy_id
-"""
+_SHOWN = {"id", "namespace", "name", "attributes", "address", "address_port", "port", "egress_ip"} | {
+    "phase",
+    "verdict",
+    "probed_serial",
+    "instance_serial",
+}
+_PROXY = [field.attname for field in Proxy._meta.concrete_fields if field.attname in _SHOWN]
+"""What a client needs to know of a leased proxy. Read with the slot: the version says that it is still true."""
+
+_LEASE = f""", leased as (
+  insert into leasing_lease (id, proxy_id, owner, client, target, created_at, expires_at)
+  select (%(ids)s::uuid[])[number], proxy_id, %(owner)s, %(client)s, %(target)s,
+    %(now)s::timestamptz, %(expires_at)s::timestamptz
+  from (select proxy_id, row_number() over () as number from taken) numbered
+  returning id, proxy_id
+)
+select leased.id, {", ".join(f"proxy.{column}" for column in _PROXY)}
+from leased join fleet_proxy proxy on proxy.id = leased.proxy_id
+"""  # noqa: S608  names of columns
 
 
-def matching(wish: Wish) -> tuple[str, dict[str, Any]]:
-    """A query for the ids of the proxies that the wish names, whatever their state, and its parameters."""
+def matching(wish: Wish, proxy_id: str) -> tuple[str, dict[str, Any]]:
+    """The condition that the column ``proxy_id`` is of a proxy that the wish names, and its parameters.
+
+    It begins with "and", and is empty when the wish names all: then the wide rows of proxies are left alone.
+    """
+    if not wish.selector.requirements and not wish.exclude:
+        return "", {}
     condition, params = wish.selector.sql("proxy.attributes")
     if wish.exclude:
         condition += " and proxy.namespace || '/' || proxy.name <> all(%(exclude)s)"
         params["exclude"] = list(wish.exclude)
-    return f"select proxy.id from fleet_proxy proxy where {condition}", params  # noqa: S608  built here, from parts without a value in them
+    return f" and {proxy_id} in (select proxy.id from fleet_proxy proxy where {condition})", params  # noqa: S608  built here, from parts without a value in them
 
 
 def grant(wish: Wish, ids: Sequence[UUID], *, now: datetime, expires_at: datetime) -> list[Lease]:
     """Lease up to ``len(ids)`` distinct proxies; none, when there was a moment at which no slot was free.
 
-    The least loaded come first; of equals, the one that was idle for longest. ``ids`` become the ids of the leases.
-    Raises Contended, and IntegrityError when a lease of one of these ids exists.
+    The least loaded come first; of equals, the one that was idle for longest. ``ids`` become the ids of the leases,
+    which carry their proxies, with the columns that a client needs. Raises Contended, and IntegrityError when a lease
+    of one of these ids exists.
     """
     allocator = _Allocator(wish, now, expires_at)
-    granted: list[Lease] = []
+    known = index.index.candidates(wish.selector, exclude=wish.exclude, wanted=len(ids))
+    granted = allocator.take_free(known, ids) if known else []
     for attempt in range(ATTEMPTS):
+        if len(granted) == len(ids):
+            return granted
         wanted = ids[len(granted) :]
         candidates = allocator.candidates([lease.proxy_id for lease in granted], limit=CANDIDATES * len(wanted))
         if not candidates:
@@ -120,8 +154,6 @@ def grant(wish: Wish, ids: Sequence[UUID], *, now: datetime, expires_at: datetim
             # The second time round not the best but any: those who wait should not all wait for the same row.
             leases = allocator.take_one(candidates[0] if attempt % 2 == 0 else random.choice(candidates), wanted)
         granted += leases
-        if len(granted) == len(ids):
-            return granted
     if granted:
         return granted
     raise Contended
@@ -132,51 +164,55 @@ class _Allocator:
 
     def __init__(self, wish: Wish, now: datetime, expires_at: datetime) -> None:
         self._wish = wish
+        self._suitable = _SUITABLE + (RESTED if wish.target else "")
         self._now = now
         self._expires_at = expires_at
-        self._matching, matching_params = matching(wish)
-        self._suitable = _SUITABLE + (_RESTED if wish.target else "")
-        self._params = {
-            **matching_params,
-            "target": wish.target,
-            "owner": wish.owner,
-            "client": wish.client,
-            "now": now,
-            "expires_at": expires_at,
-        }
 
-    def candidates(self, leased: list[int], *, limit: int) -> list[int]:
-        suitable = self._suitable + (" and load.proxy_id <> all(%(leased)s)" if leased else "")
-        query = _CANDIDATES.format(suitable=suitable, matching=self._matching)
-        return [proxy_id for (proxy_id,) in self._execute(query, leased=leased, limit=limit)]
+    def candidates(self, leased: list[int], *, limit: int) -> list[Candidate]:
+        condition, params = matching(self._wish, "load.proxy_id")
+        if leased:
+            condition += " and load.proxy_id <> all(%(leased)s)"
+        query = _CANDIDATES.format(suitable=self._suitable, matching=condition)
+        params |= {"target": self._wish.target, "now": self._now, "leased": leased, "limit": limit}
+        return [Candidate(*row) for row in fetch(query, params, prepare=not condition)]
 
     def end_expired(self) -> bool:
         """Whether any were due: even when another process ended them first, their slots are free now."""
-        return endings.end_expired(self._now, proxies=self._matching, params=self._params).found > 0
+        ((some,),) = fetch(_SOME_EXPIRED, {"now": self._now})
+        if not some:
+            return False
+        condition, params = matching(self._wish, "lease.proxy_id")
+        return endings.end_expired(self._now, among=condition, params=params).found > 0
 
-    def take_free(self, candidates: list[int], ids: Sequence[UUID]) -> list[Lease]:
-        query = _TAKE_FREE.format(suitable=self._suitable) + _LEASE
-        return self._leases(query, ids, candidates=candidates, wanted=len(ids))
+    def take_free(self, candidates: Sequence[Candidate], ids: Sequence[UUID]) -> list[Lease]:
+        return self._take(_TAKE_FREE, candidates, ids)
 
-    def take_one(self, candidate: int, ids: Sequence[UUID]) -> list[Lease]:
-        return self._leases(_TAKE_ONE.format(suitable=self._suitable) + _LEASE, ids[:1], candidate=candidate)
+    def take_one(self, candidate: Candidate, ids: Sequence[UUID]) -> list[Lease]:
+        return self._take(_TAKE_ONE, [candidate], ids[:1])
 
-    def _leases(self, query: str, ids: Sequence[UUID], **params: Any) -> list[Lease]:
-        return [
-            Lease(
-                id=lease_id,
-                proxy_id=proxy_id,
-                owner=self._wish.owner,
-                client=self._wish.client,
-                target=self._wish.target,
-                created_at=self._now,
-                expires_at=self._expires_at,
-            )
-            for lease_id, proxy_id in self._execute(query, ids=list(ids), **params)
-        ]
+    def _take(self, statement: str, candidates: Sequence[Candidate], ids: Sequence[UUID]) -> list[Lease]:
+        params = {
+            "candidates": array(candidate.proxy_id for candidate in candidates),
+            "versions": array(candidate.version for candidate in candidates),
+            "wanted": len(ids),
+            "ids": array(ids),
+            "owner": self._wish.owner,
+            "client": self._wish.client,
+            "target": self._wish.target,
+            "now": self._now.isoformat(),
+            "expires_at": self._expires_at.isoformat(),
+        }
+        return [self._lease(*row) for row in fetch(statement.format(suitable=self._suitable) + _LEASE, params)]
 
-    def _execute(self, query: str, **params: Any) -> list[tuple[Any, ...]]:
-        with connection.cursor() as cursor:
-            cursor.execute(query, {**self._params, **params})
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
-            return rows
+    def _lease(self, lease_id: UUID, *values: Any) -> Lease:
+        proxy = Proxy.from_db(connection.alias, _PROXY, values)
+        proxy.attributes = json.loads(proxy.attributes)
+        return Lease(
+            id=lease_id,
+            proxy=proxy,
+            owner=self._wish.owner,
+            client=self._wish.client,
+            target=self._wish.target,
+            created_at=self._now,
+            expires_at=self._expires_at,
+        )

@@ -13,20 +13,25 @@ from leasing.models import Cooldown, Lease
 from proxyfleet.fleet.ports import LeaseSummary
 
 _PUBLISH = """
-insert into leasing_proxyload as load (proxy_id, leasable, max_leases, active, ceiling)
-values (%(proxy)s, %(leasable)s, %(max_leases)s, 0, %(max_leases)s)
+insert into leasing_proxyload as load (proxy_id, leasable, max_leases, active, ceiling, generation, version)
+values (
+  %(proxy)s, %(leasable)s, %(max_leases)s, 0, %(max_leases)s, %(generation)s, pg_current_xact_id()::text::bigint
+)
 on conflict (proxy_id) do update
-set leasable = excluded.leasable, max_leases = excluded.max_leases, ceiling = greatest(excluded.max_leases, load.active)
-where (load.leasable, load.max_leases) is distinct from (excluded.leasable, excluded.max_leases)
+set leasable = excluded.leasable, max_leases = excluded.max_leases,
+  ceiling = greatest(excluded.max_leases, load.active), generation = excluded.generation, version = excluded.version
+where (load.leasable, load.max_leases, load.generation)
+  is distinct from (excluded.leasable, excluded.max_leases, excluded.generation)
 """
 
 
 class DatabaseLeaseBook:
     """`proxyfleet.fleet.ports.LeaseBook` on the leasing tables."""
 
-    def publish(self, proxy_id: int, *, leasable: bool, max_leases: int) -> None:
+    def publish(self, proxy_id: int, *, leasable: bool, max_leases: int, generation: int) -> None:
+        published = {"leasable": leasable, "max_leases": max_leases, "generation": generation}
         with connection.cursor() as cursor:
-            cursor.execute(_PUBLISH, {"proxy": proxy_id, "leasable": leasable, "max_leases": max_leases})
+            cursor.execute(_PUBLISH, published | {"proxy": proxy_id})
 
     def active(self, proxy_id: int, now: datetime) -> int:
         return Lease.objects.filter(proxy_id=proxy_id, expires_at__gt=now).count()

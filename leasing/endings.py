@@ -1,4 +1,4 @@
-"""How leases end: one statement for release, expiry and the end of a proxy.
+"""How leases end, by release, expiry or the end of a proxy: always one statement.
 
 It takes each lease away, keeps it as an EndedLease and frees its slot, or does none of it. Whoever ends leases locks
 the load rows first, in the order of their ids, and the leases after; a grant never waits while it holds a lock. So no
@@ -14,10 +14,19 @@ from uuid import UUID
 
 from django.db import connection
 
+from leasing.database import fetch
 from leasing.models import EndCause, ProxyLoad
 
 BATCH = 500
 """Leases that one sweep ends at most: it holds the load rows of all their proxies."""
+
+_KEPT = """
+kept as (
+  insert into leasing_endedlease (id, proxy_uid, namespace, name, owner, client, target, created_at, ended_at, cause)
+  select ended.id, proxy.uid, proxy.namespace, proxy.name, ended.owner, ended.client, ended.target, ended.created_at,
+    least(%(now)s::timestamptz, ended.expires_at), %(cause)s
+  from ended join fleet_proxy proxy on proxy.id = ended.proxy_id
+)"""
 
 _END = """
 with doomed as materialized (
@@ -29,12 +38,7 @@ with doomed as materialized (
   delete from leasing_lease lease using held
   where lease.proxy_id = held.proxy_id and lease.id in (select id from doomed) and {which}
   returning lease.*
-), kept as (
-  insert into leasing_endedlease (id, proxy_uid, namespace, name, owner, client, target, created_at, ended_at, cause)
-  select ended.id, proxy.uid, proxy.namespace, proxy.name, ended.owner, ended.client, ended.target, ended.created_at,
-    least(%(now)s, ended.expires_at), %(cause)s
-  from ended join fleet_proxy proxy on proxy.id = ended.proxy_id
-), freed as (
+), {kept}, freed as (
   update leasing_proxyload load
   set active = load.active - gone.n, ceiling = greatest(load.max_leases, load.active - gone.n), idle_since = %(now)s
   from (select proxy_id, count(*)::int as n from ended group by proxy_id) gone
@@ -43,8 +47,26 @@ with doomed as materialized (
 select (select count(*) from doomed), (select count(*) from ended)
 """
 
-# A release that a power cut undoes costs nothing: the lease expires instead.
-_WITHOUT_WAITING_FOR_THE_DISK = "(select set_config('synchronous_commit', 'off', true)) = 'off'"
+# The same for one lease, which is half of what a crawler asks for: nothing to limit, to sort or to count.
+# A release that a power cut undoes costs nothing, as the lease expires instead: it need not wait for the disk.
+_RELEASE = f"""
+with held as materialized (
+  select load.proxy_id from leasing_proxyload load
+  where load.proxy_id = (select lease.proxy_id from leasing_lease lease where lease.id = %(lease)s::uuid)
+    and (select set_config('synchronous_commit', 'off', true)) = 'off'
+  for no key update
+), ended as (
+  delete from leasing_lease lease using held
+  where lease.id = %(lease)s::uuid and lease.proxy_id = held.proxy_id and lease.expires_at > %(now)s::timestamptz
+  returning lease.*
+), {_KEPT}, freed as (
+  update leasing_proxyload load
+  set active = load.active - 1, ceiling = greatest(load.max_leases, load.active - 1),
+    idle_since = %(now)s::timestamptz
+  from ended where load.proxy_id = ended.proxy_id
+)
+select count(*) from ended
+"""  # noqa: S608  a part of ours
 
 
 class Ending(NamedTuple):
@@ -58,18 +80,16 @@ def release(lease_id: UUID, *, cause: EndCause, now: datetime) -> bool:
 
     Not for use inside a transaction: its commit would not wait for the disk either.
     """
-    which = f"lease.id = %(lease)s and lease.expires_at > %(now)s and {_WITHOUT_WAITING_FOR_THE_DISK}"
-    return _end(which, {"lease": lease_id}, cause=cause, now=now).ended > 0
+    ((ended,),) = fetch(_RELEASE, {"lease": str(lease_id), "cause": str(cause), "now": now.isoformat()})
+    return bool(ended)
 
 
-def end_expired(now: datetime, *, proxies: str = "", params: Mapping[str, Any] | None = None) -> Ending:
+def end_expired(now: datetime, *, among: str = "", params: Mapping[str, Any] | None = None) -> Ending:
     """End up to BATCH leases whose time is over, the oldest first.
 
-    ``proxies`` is a query for the ids of the proxies to look at, with ``params``; empty: all.
+    ``among`` is a further condition on a ``lease``, with its ``params``, that begins with "and"; empty: all.
     """
-    which = "lease.expires_at <= %(now)s"
-    if proxies:
-        which += f" and lease.proxy_id in ({proxies})"
+    which = f"lease.expires_at <= %(now)s {among}"
     return _end(which, params or {}, cause=EndCause.EXPIRED, now=now, limit=BATCH)
 
 
@@ -88,7 +108,7 @@ def _end(which: str, params: Mapping[str, Any], *, cause: str, now: datetime, li
     # The condition is asked again of each lease once its load row is held: it may have been renewed in between.
     with connection.cursor() as cursor:
         cursor.execute(
-            _END.format(which=which, limit="all" if limit is None else limit),
+            _END.format(kept=_KEPT, which=which, limit="all" if limit is None else limit),
             {**params, "cause": str(cause), "now": now},
         )
         return Ending(*cursor.fetchone())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.contrib.postgres.fields import ArrayField
-from django.core.validators import RegexValidator
+from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
 
 from leasing.tokens import Scope
@@ -41,8 +41,8 @@ class Result(models.TextChoices):
 class ProxyLoad(models.Model):
     """How many leases a proxy has, in a narrow row of its own.
 
-    Every lease updates this row twice, so it carries no index but the primary key: an index on a column that changes
-    would turn each update into a new index entry and bloat the table.
+    Every lease updates this row twice, so no column that a lease changes is indexed: each update would become a new
+    index entry and bloat the table.
     """
 
     proxy = models.OneToOneField(Proxy, on_delete=models.CASCADE, primary_key=True, related_name="load")
@@ -56,9 +56,15 @@ class ProxyLoad(models.Model):
     """
     idle_since = models.DateTimeField(null=True)
     """When a lease last began or ended here; none: never."""
+    generation = models.PositiveBigIntegerField(default=0)
+    """Of the proxy's spec, whose attributes selectors ask for."""
+    version = models.BigIntegerField(default=0)
+    """The transaction that last published the proxy: leases and their ends leave it alone."""
 
     class Meta:
         verbose_name = "load"
+        # An update that changes no indexed column stays HOT, and none of a counter does.
+        indexes: ClassVar = [models.Index(fields=["version"], name="load_version")]
         constraints: ClassVar = [
             models.CheckConstraint(
                 condition=models.Q(active__gte=0, active__lte=models.F("ceiling"), max_leases__lte=models.F("ceiling")),
@@ -176,6 +182,12 @@ class ApiToken(models.Model):
     prefix = models.CharField(max_length=12, editable=False, help_text="How the token begins, to recognise it by.")
     scopes = ArrayField(models.CharField(max_length=8, choices=[(scope.value, scope.value) for scope in Scope]))
     expires_at = models.DateTimeField(null=True, blank=True, help_text="Empty: never.")
+    requests_per_second = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="What it may ask of each web process. Empty: what PROXYFLEET_TOKEN_RATE_LIMIT says.",
+    )
     created_at = models.DateTimeField(editable=False)
     created_by = models.CharField(max_length=150, editable=False)
     last_used_at = models.DateTimeField(null=True, editable=False)

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import IntegrityError, connection, transaction
 
 from leasing import endings, queries
-from leasing.allocation import Contended, Wish, grant
+from leasing.allocation import Wish, grant
 from leasing.errors import IdempotencyKeyReused, InvalidRequest, LeaseEnded, LeaseNotFound, NoProxyAvailable
 from leasing.ids import uuid7
 from leasing.models import Cooldown, EndCause, IdempotencyKey, Lease, Report, Result
@@ -55,7 +55,7 @@ def acquire(
         return leases
     if not leases:
         raise NoProxyAvailable(queries.shortage(wish, now))
-    return _with_proxies(leases)
+    return leases
 
 
 def renew(lease_id: UUID, *, ttl_seconds: int | None, now: datetime) -> Lease:
@@ -155,16 +155,6 @@ def _granted_before(ids: Sequence[UUID], now: datetime) -> list[Lease]:
             except LeaseNotFound:
                 continue
     return going_on
-
-
-def _with_proxies(leases: list[Lease]) -> list[Lease]:
-    proxies = Proxy.objects.in_bulk([lease.proxy_id for lease in leases])
-    there = [lease for lease in leases if lease.proxy_id in proxies]
-    if not there:
-        raise Contended  # every one of them was deleted in this very moment
-    for lease in there:
-        lease.proxy = proxies[lease.proxy_id]
-    return there
 
 
 def _rest(proxy: Proxy, target: str, until: datetime) -> datetime:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import BooleanField, Exists, F, OuterRef, Q, QuerySet
+from django.db.models import BooleanField, Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.expressions import RawSQL
 
 from leasing.allocation import Wish, matching
+from leasing.database import fetch
 from leasing.errors import LeaseEnded, LeaseNotFound, Shortage
 from leasing.models import Cooldown, EndCause, EndedLease, Lease
 from leasing.selectors import Selector
@@ -22,6 +24,8 @@ from proxyfleet.fleet.phases import Phase, Verdict
 SHOWN_LEASES = SHOWN_COOLDOWNS = 100
 SHOWN_EVENTS = 20
 TARGET_WINDOW = timedelta(hours=1)
+LOOKED_AT = 100
+"""Proxies that rest, the soonest rested first, among which the first to be free is looked for."""
 
 
 def lease(lease_id: UUID, now: datetime) -> Lease:
@@ -46,7 +50,12 @@ def proxies(
     """The proxies that pass every filter, with their load. ``equal`` maps columns to the values they must have."""
     found = Proxy.objects.select_related("load").defer("cloud_init_inline").filter(**equal)
     if healthy is not None:
-        is_healthy = Q(verdict=Verdict.HEALTHY, probed_serial=F("instance_serial"))
+        # A plain comparison of two columns is taken for one that few rows pass, and the whole table read and sorted.
+        is_healthy = Case(
+            When(probed_serial=F("instance_serial"), then=Q(verdict=Verdict.HEALTHY)),
+            default=Value(value=False),
+            output_field=BooleanField(),
+        )
         found = found.filter(is_healthy if healthy else ~is_healthy)
     if available is not None:
         is_available = Q(load__leasable=True, load__active__lt=F("load__max_leases"))
@@ -119,33 +128,62 @@ def targets(now: datetime, *, after: str, limit: int) -> list[TargetSummary]:
         return [TargetSummary(*row) for row in cursor.fetchall()]
 
 
+# Only what can't be leased is looked up among the wide rows of proxies, to tell why.
 _SHORTAGE = """
-with fleet as (
-  select coalesce(load.leasable, false) as leasable,
-    load.active >= load.max_leases as is_full,
-    proxy.phase = any(%(draining)s) or proxy.cordoned or proxy.deletion_requested_at is not null as is_draining,
-    (select until from leasing_cooldown
-      where target = %(target)s and proxy_id = proxy.id and until > %(now)s) as rested_at,
-    (select expires_at from leasing_lease where proxy_id = proxy.id and load.active >= load.max_leases
-      order by expires_at offset greatest(load.active - load.max_leases, 0) limit 1) as slot_at
-  from fleet_proxy proxy left join leasing_proxyload load on load.proxy_id = proxy.id
-  where proxy.id in ({matching})
+with unleasable as (
+  select count(*) as total, count(*) filter (
+    where proxy.phase = any(%(draining)s) or proxy.cordoned or proxy.deletion_requested_at is not null
+  ) as draining
+  from leasing_proxyload load join fleet_proxy proxy on proxy.id = load.proxy_id
+  where not load.leasable{matching}
+), leasable as (
+  select count(*) as total, count(*) filter (where {resting}) as cooling,
+    count(*) filter (where load.active >= load.max_leases and not {resting}) as "full"
+  from leasing_proxyload load where load.leasable{matching}
 )
-select count(*),
-  count(*) filter (where not leasable and not is_draining),
-  count(*) filter (where leasable and rested_at is null and is_full),
-  count(*) filter (where leasable and rested_at is not null),
-  count(*) filter (where not leasable and is_draining),
-  min(greatest(rested_at, slot_at)) filter (where leasable)
-from fleet
+select leasable.total + unleasable.total, unleasable.total - draining, "full", cooling, draining
+from leasable, unleasable
 """
+_RESTING = """exists (
+  select from leasing_cooldown cooldown
+  where cooldown.target = %(target)s and cooldown.proxy_id = load.proxy_id and cooldown.until > %(now)s
+)"""
+
+# The lease that frees a slot when it ends: the first of its proxy; but where the limit was lowered below the leases
+# that are out, as many of them must end before.
+_NEXT_SLOT = """
+select lease.expires_at from leasing_lease lease join leasing_proxyload load on load.proxy_id = lease.proxy_id
+where load.leasable and not {resting}{matching}
+  and (load.active = load.max_leases or load.active - load.max_leases <= (
+    select count(*) from leasing_lease other
+    where other.proxy_id = lease.proxy_id and (other.expires_at, other.id) < (lease.expires_at, lease.id)
+  ))
+order by lease.expires_at limit 1
+"""
+_NEXT_RESTED = f"""
+select min(free_at) from (
+  select greatest(cooldown.until, (
+    select lease.expires_at from leasing_lease lease
+    where lease.proxy_id = load.proxy_id and load.active >= load.max_leases
+    order by lease.expires_at offset greatest(load.active - load.max_leases, 0) limit 1
+  )) as free_at
+  from leasing_cooldown cooldown join leasing_proxyload load on load.proxy_id = cooldown.proxy_id
+  where cooldown.target = %(target)s and cooldown.until > %(now)s and load.leasable{{matching}}
+  order by cooldown.until limit {LOOKED_AT}
+) rested
+"""  # noqa: S608  a number of ours
 
 
 def shortage(wish: Wish, now: datetime) -> Shortage:
     """Why nothing that matches can be leased."""
-    matching_proxies, params = matching(wish)
-    params |= {"draining": [Phase.REPLACING, Phase.TERMINATING], "target": wish.target, "now": now}
-    with connection.cursor() as cursor:
-        cursor.execute(_SHORTAGE.format(matching=matching_proxies), params)
-        row = cursor.fetchone()
-    return Shortage(*row)
+    condition, params = matching(wish, "load.proxy_id")
+    resting = _RESTING if wish.target else "false"
+    params |= {"draining": [Phase.REPLACING.value, Phase.TERMINATING.value], "target": wish.target, "now": now}
+
+    def ask(query: str) -> list[tuple[Any, ...]]:
+        return fetch(query.format(matching=condition, resting=resting), params, prepare=not condition)
+
+    ((total, unhealthy, full, cooling, draining),) = ask(_SHORTAGE)
+    times = [*(ask(_NEXT_SLOT) if full else ()), *(ask(_NEXT_RESTED) if cooling else ())]
+    free_at = min((at for (at,) in times if at is not None), default=None)
+    return Shortage(total, unhealthy, full, cooling, draining, free_at)

@@ -130,6 +130,13 @@ class Settings(BaseSettings):
     lease_cooldown: WholeDuration = Field(
         default=900, description="How long a proxy rests for a target that blocked it."
     )
+    token_rate_limit: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="Requests a second that a token may make of each web process, where it has no limit of its own; "
+        "empty: as many as it likes.",
+    )
     event_retention_days: int = Field(
         default=30, ge=1, le=36_600, description="Events and ended leases older than this are deleted."
     )

@@ -1,19 +1,30 @@
 """The web process: admin and API."""
 
 import os
+from collections.abc import Iterable
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
 
-application = get_wsgi_application()
+_site = get_wsgi_application()
 
 # These import models, which can't be done before Django is set up.
 from django.db import connection  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from leasing.access import prepare_access  # noqa: E402
+from leasing.api.handler import ApiHandler, is_for_api  # noqa: E402
 from proxyfleet.conf import settings  # noqa: E402
+
+_api = ApiHandler()
+
+
+def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    serve = _api if is_for_api(environ["PATH_INFO"]) else _site
+    return serve(environ, start_response)
+
 
 _token = settings().discovery_token
 prepare_access(_token.get_secret_value() if _token else None, now=timezone.now())

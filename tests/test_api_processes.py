@@ -1,4 +1,4 @@
-"""Four API processes, thirty-two clients, twenty slots: what is promised of leases, asked over HTTP.
+"""Four API processes and thirty-two clients on fleets with no slot to spare: what is promised of leases, over HTTP.
 
 What a client knows bounds what was true at the server. A lease was certainly out from the moment that its answer came
 until its release was sent; it was possibly out from the moment that it was asked for until its release was answered.
@@ -6,100 +6,58 @@ until its release was sent; it was possibly out from the moment that it was aske
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
-from collections import Counter
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 
-from proxyfleet.local.addresses import Address, free_port
-from proxyfleet.local.processes import wait_until
-from proxyfleet.local.servers import LocalServers
+from proxyfleet.local.addresses import Address
+from tests.api_processes import TOKEN, Deployment
 
-ROOT = Path(__file__).parent.parent
-PROXIES, LEASES_EACH = 5, 4
-SLOTS = PROXIES * LEASES_EACH
 PROCESSES, CLIENTS = 4, 32
-SECONDS = 6
-TOKEN = "of-the-tests-of-API-processes"
+FLEETS = {"5x4": (5, 4), "4x8": (4, 8), "32x1": (32, 1), "1x32": (1, 32)}
+"""Proxies and the leases of each. The first has too few slots; in the others there is one for each client."""
+OVERCOMMITTED = "5x4"
 pytestmark = pytest.mark.timeout(300)
 
-MAKE_FLEET = f"""
-from django.db import transaction
+MAKE_FLEETS = f"""
 from proxyfleet.fleet.tests.world import new_world
 with new_world() as world:
-    for number in range({PROXIES}):
-        endpoint = {{"host": f"192.0.2.{{number + 1}}"}}
-        world.ready(world.declare(mode="External", endpoint=endpoint, maxLeases={LEASES_EACH}))
+    for fleet, (proxies, leases) in {FLEETS}.items():
+        for number in range(proxies):
+            endpoint = {{"host": f"192.0.2.{{number + 1}}"}}
+            spec = {{"mode": "External", "endpoint": endpoint, "maxLeases": leases, "attributes": {{"fleet": fleet}}}}
+            world.ready(world.declare(**spec))
+"""
+DRIFT = """
+from django.db import connection
+with connection.cursor() as cursor:
+    cursor.execute(
+        "select count(*) from leasing_proxyload load"
+        " where active <> (select count(*) from leasing_lease lease where lease.proxy_id = load.proxy_id)"
+    )
+    drifted = cursor.fetchone()[0]
+    cursor.execute("select sum(deadlocks) from pg_stat_database")
+    print(drifted, cursor.fetchone()[0])
 """
 
 
-class Deployment:
-    """Servers on one folder, and API processes that can all be stopped and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.addresses = [Address("127.0.0.1", free_port()) for _ in range(PROCESSES)]
-        self._stack = ExitStack()
-
-    def start(self) -> None:
-        servers = self._stack.enter_context(LocalServers(self.folder))
-        environment = os.environ | {
-            "PROXYFLEET_DATABASE_URL": servers.database_url,
-            "PROXYFLEET_BROKER_URL": servers.broker_url,
-            "PROXYFLEET_DISCOVERY_TOKEN": TOKEN,
-            "PROXYFLEET_STATE_DIR": str(self.folder),
-        }
-        if not (self.folder / "made").exists():
-            for command in (["migrate", "--verbosity", "0"], ["shell", "--no-imports", "--command", MAKE_FLEET]):
-                subprocess.run([sys.executable, "manage.py", *command], cwd=ROOT, env=environment, check=True)
-            (self.folder / "made").touch()
-        for address in self.addresses:
-            where = ["--host", address.host, "--port", str(address.port)]
-            size = ["--workers", "1", "--blocking-threads", "4", "--log-level", "warning"]
-            command = [
-                sys.executable,
-                "-m",
-                "granian",
-                "--interface",
-                "wsgi",
-                *where,
-                *size,
-                "proxyfleet.wsgi:application",
-            ]
-            self._stack.enter_context(ending(subprocess.Popen(command, cwd=ROOT, env=environment)))
-        for address in self.addresses:
-            assert wait_until(address.answers, 60), f"nothing answers at {address}"
-
-    def stop(self) -> None:
-        self._stack.close()
-
-
-class ending:  # noqa: N801  used like a function
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait(30)
+@pytest.fixture
+def seconds(request: pytest.FixtureRequest) -> float:
+    length: float = request.config.getoption("--storm")
+    return length
 
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    deployment = Deployment(tmp_path_factory.mktemp("deployment"))
+    deployment = Deployment(tmp_path_factory.mktemp("deployment"), processes=PROCESSES, fleet=MAKE_FLEETS)
     deployment.start()
     yield deployment
     deployment.stop()
@@ -125,25 +83,32 @@ class Observations:
 
 
 class Client:
-    def __init__(self, address: Address) -> None:
-        self._url = f"{address.local_url}/v1/leases"
+    """Goes on at another process when its own dies, with the same request."""
+
+    def __init__(self, addresses: list[Address], number: int = 0) -> None:
+        self._urls = [f"{address.local_url}/v1/leases" for address in addresses]
+        self._number = number % len(addresses)
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.headers["Authorization"] = f"Bearer {TOKEN}"
 
     def lease(self, **wish: object) -> requests.Response:
-        return self._session.post(self._url, json=wish, timeout=30)
+        return self._call("POST", "", json=wish, headers={"Idempotency-Key": str(uuid.uuid4())})
 
     def read(self, lease_id: str) -> requests.Response:
-        return self._session.get(f"{self._url}/{lease_id}", timeout=30)
+        return self._call("GET", f"/{lease_id}")
+
+    def renew(self, lease_id: str) -> None:
+        assert self._call("POST", f"/{lease_id}/renew", json={"ttlSeconds": 60}).status_code == 200
 
     def release(self, lease_id: str) -> None:
-        assert self._session.delete(f"{self._url}/{lease_id}", timeout=30).status_code == 204
+        assert self._call("DELETE", f"/{lease_id}").status_code == 204
 
-    def crawl(self, seen: Observations, until: float) -> None:
-        """Lease, hold for a moment, release, again and again."""
+    def crawl(self, fleet: str, largest_batch: int, seen: Observations, until: float) -> None:
+        """Lease, hold for a moment, perhaps renew, release, again and again."""
         while (asked := time.monotonic()) < until:
-            answer = self.lease(ttlSeconds=60)
+            count = random.randint(1, largest_batch)
+            answer = self.lease(ttlSeconds=60, selector={"fleet": fleet}, count=count)
             granted = time.monotonic()
             if answer.status_code == 409:
                 assert answer.json()["code"] == "no_proxy_available"
@@ -151,12 +116,25 @@ class Client:
                     seen.refused.append((asked, granted))
                 continue
             assert answer.status_code == 201, answer.text
+            leases = answer.json()["items"]
+            assert len({lease["proxy"]["id"] for lease in leases}) == len(leases) <= count
             time.sleep(random.uniform(0, 0.02))
-            released = time.monotonic()
-            self.release(answer.json()["leaseID"])
-            lease = Held(answer.json()["proxy"]["id"], asked, granted, released, time.monotonic())
-            with seen.lock:
-                seen.held.append(lease)
+            for lease in leases:
+                if random.random() < 0.2:
+                    self.renew(lease["leaseID"])
+                released = time.monotonic()
+                self.release(lease["leaseID"])
+                held = Held(lease["proxy"]["id"], asked, granted, released, time.monotonic())
+                with seen.lock:
+                    seen.held.append(held)
+
+    def _call(self, method: str, path: str, **content: Any) -> requests.Response:
+        for _ in self._urls:
+            try:
+                return self._session.request(method, self._urls[self._number] + path, timeout=30, **content)
+            except requests.ConnectionError:
+                self._number = (self._number + 1) % len(self._urls)
+        raise AssertionError("every process is gone")
 
 
 def most_at_once(intervals: list[tuple[float, float]]) -> int:
@@ -168,19 +146,31 @@ def most_at_once(intervals: list[tuple[float, float]]) -> int:
     return most
 
 
-def test_no_slot_is_leased_twice_and_none_is_denied_while_it_is_free(deployment: Deployment) -> None:
+def storm(
+    deployment: Deployment, fleet: str, seconds: float, *, largest_batch: int = 1, victim: int | None = None
+) -> Observations:
+    """All clients at once; after half of the time, ``victim`` is killed."""
     seen = Observations()
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + seconds
     with ThreadPoolExecutor(CLIENTS) as pool:
-        clients = [Client(deployment.addresses[number % PROCESSES]) for number in range(CLIENTS)]
-        for crawl in [pool.submit(client.crawl, seen, until) for client in clients]:
+        clients = [Client(deployment.addresses, number) for number in range(CLIENTS)]
+        crawls = [pool.submit(client.crawl, fleet, largest_batch, seen, until) for client in clients]
+        if victim is not None:
+            time.sleep(seconds / 2)
+            deployment.kill(victim)
+        for crawl in crawls:
             crawl.result()
-
     assert len(seen.held) > CLIENTS
-    for proxy in Counter(lease.proxy for lease in seen.held):
+    for proxy in {lease.proxy for lease in seen.held}:
         certain = [(lease.granted, lease.released) for lease in seen.held if lease.proxy == proxy]
-        assert most_at_once(certain) <= LEASES_EACH, f"{proxy} was leased too often"
+        assert most_at_once(certain) <= FLEETS[fleet][1], f"{proxy} was leased too often"
+    assert deployment.manage("shell", "--no-imports", "--command", DRIFT).split() == ["0", "0"]
+    return seen
 
+
+def test_no_slot_is_leased_twice_and_none_is_denied_while_it_is_free(deployment: Deployment, seconds: float) -> None:
+    proxies, leases_each = FLEETS[OVERCOMMITTED]
+    seen = storm(deployment, OVERCOMMITTED, seconds, largest_batch=3)
     false = []
     for asked, answered in seen.refused:
         possible = [
@@ -188,26 +178,37 @@ def test_no_slot_is_leased_twice_and_none_is_denied_while_it_is_free(deployment:
             for lease in seen.held
             if lease.asked < answered and lease.ended > asked
         ]
-        if most_at_once(possible) < SLOTS:
+        if most_at_once(possible) < proxies * leases_each:
             false.append((asked, answered))
     assert not false, f"{len(false)} of {len(seen.refused)} refusals came while a slot was free all along"
 
 
+@pytest.mark.parametrize("fleet", sorted(FLEETS.keys() - {OVERCOMMITTED}))
+def test_nobody_is_denied_the_slot_that_is_left_for_him(deployment: Deployment, fleet: str, seconds: float) -> None:
+    assert storm(deployment, fleet, seconds).refused == []
+
+
+def test_a_process_that_is_killed_takes_no_slot_with_it(deployment: Deployment, seconds: float) -> None:
+    assert storm(deployment, "4x8", seconds, victim=PROCESSES - 1).refused == []
+
+
 def test_every_lease_is_still_there_when_everything_was_restarted(deployment: Deployment) -> None:
-    client = Client(deployment.addresses[0])
-    batch = client.lease(count=PROXIES, ttlSeconds=600).json()["items"]
-    singles = [client.lease(ttlSeconds=600).json() for _ in range(SLOTS - PROXIES - 1)]
+    client = Client(deployment.addresses[:1])
+    proxies, slots = FLEETS[OVERCOMMITTED][0], 20
+    wish: dict[str, object] = {"selector": f"fleet={OVERCOMMITTED}", "ttlSeconds": 600}
+    batch = client.lease(count=proxies, **wish).json()["items"]
+    singles = [client.lease(**wish).json() for _ in range(slots - proxies - 1)]
     leases = {lease["leaseID"]: lease for lease in [*batch, *singles]}
-    assert len(leases) == SLOTS - 1
+    assert len(leases) == slots - 1
 
     deployment.stop()
     deployment.start()
 
     for number, (lease_id, lease) in enumerate(leases.items()):
-        answer = Client(deployment.addresses[number % PROCESSES]).read(lease_id)
+        answer = Client(deployment.addresses, number).read(lease_id)
         assert (answer.status_code, answer.json()) == (200, lease)
-    last = Client(deployment.addresses[1]).lease()
+    last = Client(deployment.addresses, 1).lease(**wish)
     assert last.status_code == 201
-    assert Client(deployment.addresses[2]).lease().status_code == 409
+    assert Client(deployment.addresses, 2).lease(**wish).status_code == 409
     for lease_id in [*leases, last.json()["leaseID"]]:
         client.release(lease_id)

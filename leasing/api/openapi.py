@@ -54,7 +54,13 @@ def call(
     headers: tuple[OpenApiParameter, ...] = (),
 ) -> Callable[[F], F]:
     """Describe a call: what it reads and answers, and the problems it may answer with beside those of every call."""
-    common = {400: "invalid_request", 401: "unauthenticated", 403: "forbidden", 503: "unavailable"}
+    common = {
+        400: "invalid_request",
+        401: "unauthenticated",
+        403: "forbidden",
+        429: "too_many_requests",
+        503: "unavailable",
+    }
     if body is not None:
         common |= {411: "length_required", 413: "payload_too_large", 415: "unsupported_media_type"}
     responses: dict[Any, Any] = {

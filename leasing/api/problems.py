@@ -52,6 +52,16 @@ class LengthRequired(exceptions.APIException):
     default_code = "length_required"
 
 
+class TooManyRequests(exceptions.APIException):
+    status_code = HTTPStatus.TOO_MANY_REQUESTS
+    default_detail = "The token made too many requests."
+    default_code = "too_many_requests"
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__()
+
+
 class NotFound(exceptions.APIException):
     """There is no such thing; ``code`` says of which kind."""
 
@@ -80,9 +90,12 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return problem(500, "internal_error", "The server failed; its log tells why.")
 
 
-def exception_handler(error: Exception, _context: Mapping[str, Any]) -> JsonResponse | None:
-    """For REST_FRAMEWORK. None: a bug, which Django reports as such."""
+def exception_handler(error: Exception, context: Mapping[str, Any]) -> JsonResponse | None:
+    """For our views and REST_FRAMEWORK. None: a bug, which Django reports as such."""
     match error:
+        case exceptions.MethodNotAllowed():
+            headers = {"Allow": ", ".join(context["view"].allowed_methods)}
+            return problem(405, "method_not_allowed", str(error.detail), headers=headers)
         case NotAllowed():
             return problem(409, "not_allowed", str(error))
         case InvalidRequest() | InvalidSpec():
@@ -134,10 +147,12 @@ def _no_proxy(error: NoProxyAvailable) -> JsonResponse:
 
 def _of_framework(error: exceptions.APIException) -> JsonResponse:
     headers: dict[str, str] = {}
-    if challenge := getattr(error, "auth_header", None):
-        headers["WWW-Authenticate"] = challenge
     status = error.status_code
-    known = isinstance(error, LengthRequired | PayloadTooLarge | NotFound)
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Bearer realm="proxyfleet"'
+    if isinstance(error, TooManyRequests):
+        headers |= _retry(error.seconds)
+    known = isinstance(error, LengthRequired | PayloadTooLarge | TooManyRequests | NotFound)
     code = str(error.detail.code) if known and isinstance(error.detail, exceptions.ErrorDetail) else _CODES[status]
     return problem(status, code, str(error.detail), headers=headers)
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 from leasing.models import CLIENT_LENGTH, Result
@@ -52,8 +61,16 @@ ModeName = Annotated[Mode, Field(strict=False), WithJsonSchema({"type": "string"
 ResultName = Annotated[Result, Field(strict=False), WithJsonSchema({"type": "string", "enum": list(Result)})]
 Limit = Annotated[int, Field(ge=1, le=LARGEST_PAGE, description="Items of a page.")]
 Cursor = Annotated[str, Field(max_length=2048, description="From the `next` of the page before.")]
+
+
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number: 60.0 is 60."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 TTL = Annotated[
-    int,
+    Whole,
     Field(ge=1, description="Seconds to live, cut down to `PROXYFLEET_MAX_LEASE_TTL`; a default, when left out."),
 ]
 
@@ -90,7 +107,7 @@ class LeaseRequest(Body):
     selector: SelectorOrMap = Selector()
     ttl_seconds: TTL | None = None
     target: Target | None = Field(None, description="The host or URL that it is for; kept as the host in lower case.")
-    count: int | None = Field(
+    count: Whole | None = Field(
         None, ge=1, le=MAX_COUNT, description="Up to so many leases on distinct proxies; the answer then has `items`."
     )
     client: Printable = Field(
@@ -106,7 +123,7 @@ class RenewRequest(Body):
 class ReportRequest(Body):
     result: ResultName
     target: Target | None = Field(None, description="The target of the lease, when left out.")
-    cooldown_seconds: int | None = Field(
+    cooldown_seconds: Whole | None = Field(
         None,
         ge=1,
         le=MAX_COOLDOWN_SECONDS,

@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 import jsonschema  # type: ignore[import-untyped]  # ships no types
 from django.http.response import HttpResponseBase
 from django.test import Client
+from django.test.client import ClientHandler
+
+from leasing.api.handler import WithoutMiddleware
 
 
 @cache
@@ -21,11 +24,21 @@ def openapi_document() -> dict[str, Any]:
     return document
 
 
+class _Handler(WithoutMiddleware, ClientHandler):
+    """As the API is served."""
+
+
+def client(**environ: Any) -> Client:
+    made = Client(SERVER_NAME="localhost", **environ)
+    made.handler = _Handler(enforce_csrf_checks=False)
+    return made
+
+
 class Api:
     """Calls with ``token``, if there is one. An answer that the document doesn't describe fails the test."""
 
     def __init__(self, token: str = "") -> None:
-        self._client = Client(SERVER_NAME="localhost")
+        self._client = client()
         self._token = token
         self.document = openapi_document()
 

@@ -23,4 +23,6 @@ def make_proxy(name: str, *, max_leases: int = 1, phase: Phase = Phase.READY, **
 
 
 def publish(proxy: Proxy) -> None:
-    DatabaseLeaseBook().publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
+    DatabaseLeaseBook().publish(
+        proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases, generation=proxy.generation
+    )

@@ -80,10 +80,10 @@ class Process:
         while not self._stop.is_set():
             load = random.choice(loads)
             with transaction.atomic():
-                book.publish(load.proxy_id, leasable=False, max_leases=load.max_leases)
+                book.publish(load.proxy_id, leasable=False, max_leases=load.max_leases, generation=1)
                 self.seen["ended"] += book.end_all(load.proxy_id, cause=EndCause.INSTANCE_LOST, now=timezone.now())
                 self.seen["survived"] += Lease.objects.filter(proxy_id=load.proxy_id).count()
-            book.publish(load.proxy_id, leasable=True, max_leases=load.max_leases)
+            book.publish(load.proxy_id, leasable=True, max_leases=load.max_leases, generation=1)
 
 
 if __name__ == "__main__":

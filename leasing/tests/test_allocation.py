@@ -151,7 +151,7 @@ def test_the_end_of_a_proxy_ends_its_leases_and_keeps_the_cause() -> None:
     with pytest.raises(RestrictedError):
         proxy.delete()
     with transaction.atomic():
-        book.publish(proxy.pk, leasable=False, max_leases=2)
+        book.publish(proxy.pk, leasable=False, max_leases=2, generation=1)
         assert book.end_all(proxy.pk, cause=EndCause.PROXY_DELETED, now=later) == 1
         proxy.delete()
     ended = EndedLease.objects.in_bulk()

@@ -6,9 +6,12 @@ from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from leasing import access
+from leasing.api.rates import Rates
 from leasing.models import ApiToken, Report
 from leasing.tests.api import Api
 from leasing.tests.fleet import make_proxy
@@ -142,6 +145,53 @@ def test_only_the_hash_of_a_token_is_kept_and_nothing_tells_it_again(
     assert token.hash == hash_token(secret)
     assert secret not in repr(access.create_token("other", [Scope.READ], created_by="ann", now=timezone.now()))
     assert secret not in str(ApiToken.objects.filter(pk=token.pk).values())
+
+
+def test_no_page_of_the_admin_shows_a_token(api: Api, admin_client: Client) -> None:
+    secret = make_token("quiet", *ALL_SCOPES)
+    assert Api(secret).get("/v1/proxies").status == 200
+    token = ApiToken.objects.get()
+    for page in ("admin:leasing_apitoken_changelist", "admin:index"):
+        assert secret.encode() not in admin_client.get(reverse(page)).content
+    assert secret.encode() not in admin_client.get(reverse("admin:leasing_apitoken_change", args=[token.pk])).content
+
+
+def test_a_token_that_is_remembered_is_refused_within_seconds_of_its_revocation() -> None:
+    secret, now = make_token("brief", Scope.READ), timezone.now()
+    tokens = access.KnownTokens()
+    assert tokens.find(secret, now) is not None
+    access.revoke_token(ApiToken.objects.get().pk, now=now)
+    assert tokens.find(secret, now + access.REMEMBERED / 2) is not None
+    assert tokens.find(secret, now + access.REMEMBERED) is None
+    assert tokens.find(secret, now) is None
+
+
+def test_a_token_that_is_remembered_expires_on_time() -> None:
+    now = timezone.now()
+    soon = now + access.REMEMBERED / 2
+    new = access.create_token("brief", [Scope.READ], created_by="ann", now=now, expires_at=soon)
+    tokens = access.KnownTokens()
+    assert tokens.find(new.secret, now) is not None
+    assert tokens.find(new.secret, soon) is None
+
+
+def test_a_token_that_asks_too_often_is_told_when_to_come_back(api: Api) -> None:
+    now = timezone.now()
+    slow = Api(access.create_token("slow", [Scope.READ], created_by="ann", now=now, requests_per_second=1).secret)
+    answers = [slow.get("/v1/targets") for _ in range(20)]
+    assert answers[0].status == 200
+    refused = answers[-1]
+    assert (refused.status, refused.code, refused.headers["Retry-After"]) == (429, "too_many_requests", "1")
+    assert Api(make_token("other", Scope.READ)).get("/v1/targets").status == 200
+
+
+def test_a_rate_lets_through_what_it_says() -> None:
+    start, rates = timezone.now(), Rates()
+    passed = [
+        rates.spend("t", 10, start + timedelta(milliseconds=10 * step)) == 0
+        for step in range(300)  # 100 a second, for 3 seconds
+    ]
+    assert sum(passed) == 10 + 3 * 10 - 1
 
 
 def test_the_token_of_the_settings_is_seeded_once() -> None:

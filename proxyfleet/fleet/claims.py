@@ -120,7 +120,7 @@ def apply(held: Claim, change: Change, *, now: datetime, keep: bool = False) -> 
         current.save(update_fields=[*dirty, "claim_token", "claim_expires_at", "next_reconcile_at"])
         _append_events(current, change, before, now)
         if after is not before:
-            ports.leases.publish(current.pk, leasable=current.is_leasable, max_leases=current.max_leases)
+            publish(current)
         if change.end_leases:
             ports.leases.end_all(current.pk, cause=change.end_leases, now=now)
         if change.probe:
@@ -128,9 +128,14 @@ def apply(held: Claim, change: Change, *, now: datetime, keep: bool = False) -> 
     held.proxy = current
 
 
+def publish(proxy: Proxy) -> None:
+    """Tell leasing what became of the proxy, in the transaction that changed it."""
+    ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases, generation=proxy.generation)
+
+
 def _release(proxy: Proxy, change: Change, now: datetime) -> None:
     _append_events(proxy, change, Phase(proxy.phase), now)
-    ports.leases.publish(proxy.pk, leasable=False, max_leases=proxy.max_leases)
+    publish(proxy)
     ports.leases.end_all(proxy.pk, cause=change.end_leases, now=now)
     proxy.delete()
 

@@ -15,11 +15,10 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from proxyfleet.fleet import hints
-from proxyfleet.fleet.claims import event_of
+from proxyfleet.fleet.claims import event_of, publish
 from proxyfleet.fleet.columns import SPEC_COLUMNS, read_declared
 from proxyfleet.fleet.differences import describe_differences
 from proxyfleet.fleet.models import EventKind, Origin, Proxy
-from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
 
 
@@ -64,7 +63,7 @@ def declare(
         with transaction.atomic():
             proxy.save(force_insert=True)
             _record(proxy, EventKind.DECLARED, now, actor)
-            ports.leases.publish(proxy.pk, leasable=False, max_leases=proxy.max_leases)
+            publish(proxy)
             hints.wake([proxy.pk], now)
     except IntegrityError as error:
         if "proxy_name_unique" not in str(error):
@@ -100,7 +99,7 @@ def update(
         if changed:
             differences = describe_differences(declared_before, read_declared(proxy))
             _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=differences)
-        ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
+        publish(proxy)
         hints.wake([proxy.pk], now)
     return proxy
 
@@ -115,7 +114,7 @@ def request_deletion(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
         _forget_backoff(proxy)
         _save(proxy, "deletion_requested_at", *_BACKOFF)
         _record(proxy, EventKind.DELETION_REQUESTED, now, actor)
-        ports.leases.publish(proxy.pk, leasable=False, max_leases=proxy.max_leases)
+        publish(proxy)
         hints.wake([proxy.pk], now)
     return proxy
 
@@ -173,7 +172,7 @@ def _set_cordon(proxy_id: int, actor: str, now: datetime, *, cordoned: bool) -> 
             proxy.cordoned = cordoned
             _save(proxy, "cordoned")
             _record(proxy, EventKind.CORDONED if cordoned else EventKind.UNCORDONED, now, actor)
-            ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
+            publish(proxy)
     return proxy
 
 

@@ -29,8 +29,12 @@ class LeaseSummary:
 class LeaseBook(Protocol):
     """The leases of the fleet. Every method joins the caller's transaction and writes only leasing tables."""
 
-    def publish(self, proxy_id: int, *, leasable: bool, max_leases: int) -> None:
-        """From the commit on, the proxy is leased (or not), up to ``max_leases`` at a time."""
+    def publish(self, proxy_id: int, *, leasable: bool, max_leases: int, generation: int) -> None:
+        """From the commit on, the proxy is leased (or not), up to ``max_leases`` at a time.
+
+        Called in every transaction that changes one of these, or the phase. ``generation`` is that of the spec, whose
+        attributes decide what the proxy is leased for.
+        """
         ...
 
     def active(self, proxy_id: int, now: datetime) -> int:

@@ -8,16 +8,14 @@ import re
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from leasing import operations, queries
 from leasing.allocation import Wish
 from leasing.api.answers import Acquired, LeaseAnswer, LeaseList, ReportAnswer
-from leasing.api.authentication import caller
-from leasing.api.base import View, json_object, parse_body
+from leasing.api.base import View, answer, json_object, parse_body
 from leasing.api.openapi import call
 from leasing.api.requests import LeaseRequest, RenewRequest, ReportRequest
 from leasing.errors import InvalidRequest, LeaseNotFound
@@ -51,7 +49,7 @@ class Leases(View):
             ),
         ),
     )
-    def post(self, request: Request) -> Response:
+    def post(self, request: HttpRequest) -> HttpResponse:
         """Lease the least loaded proxy that matches; of equals, the one that was idle for longest."""
         wanted = parse_body(request, LeaseRequest)
         leases = operations.acquire(
@@ -60,48 +58,47 @@ class Leases(View):
                 target=wanted.target or "",
                 exclude=wanted.exclude,
                 client=wanted.client,
-                owner=caller(request).name,
+                owner=self.caller.name,
             ),
             count=wanted.count or 1,
             ttl_seconds=wanted.ttl_seconds,
             now=timezone.now(),
             request_key=_request_key(request),
         )
-        answer = LeaseAnswer.of(leases[0]) if wanted.count is None else LeaseList.of(leases)
-        return Response(answer.body(), status=201)
+        return answer(LeaseAnswer.of(leases[0]) if wanted.count is None else LeaseList.of(leases), 201)
 
 
 class LeaseView(View):
     scopes: ClassVar = {"GET": Scope.LEASE, "DELETE": Scope.LEASE}
 
     @call("readLease", answers={200: LeaseAnswer}, problems=_GONE)
-    def get(self, _request: Request, lease_id: str) -> Response:
+    def get(self, _request: HttpRequest, lease_id: str) -> HttpResponse:
         """The lease, and how its proxy is now."""
-        return Response(LeaseAnswer.of(queries.lease(_id(lease_id), timezone.now())).body())
+        return answer(LeaseAnswer.of(queries.lease(_id(lease_id), timezone.now())))
 
     @call("releaseLease", answers={204: None}, problems={404: "lease_not_found"})
-    def delete(self, _request: Request, lease_id: str) -> Response:
+    def delete(self, _request: HttpRequest, lease_id: str) -> HttpResponse:
         """Give the lease back. One that is over already stays so."""
         operations.release(_id(lease_id), now=timezone.now())
-        return Response(status=204)
+        return HttpResponse(status=204)
 
 
 class Renew(View):
     scopes: ClassVar = {"POST": Scope.LEASE}
 
     @call("renewLease", body=RenewRequest, answers={200: LeaseAnswer}, problems=_GONE)
-    def post(self, request: Request, lease_id: str) -> Response:
+    def post(self, request: HttpRequest, lease_id: str) -> HttpResponse:
         """Let the lease end `ttlSeconds` from now."""
         ttl_seconds = parse_body(request, RenewRequest).ttl_seconds
         lease = operations.renew(_id(lease_id), ttl_seconds=ttl_seconds, now=timezone.now())
-        return Response(LeaseAnswer.of(lease).body())
+        return answer(LeaseAnswer.of(lease))
 
 
 class Report(View):
     scopes: ClassVar = {"POST": Scope.LEASE}
 
     @call("reportOnLease", body=ReportRequest, answers={200: ReportAnswer}, problems=_GONE)
-    def post(self, request: Request, lease_id: str) -> Response:
+    def post(self, request: HttpRequest, lease_id: str) -> HttpResponse:
         """Say how a request went. A refusal rests the proxy for that target; a failure has the proxy probed."""
         said = parse_body(request, ReportRequest)
         until = operations.report(
@@ -111,7 +108,7 @@ class Report(View):
             cooldown_seconds=said.cooldown_seconds,
             now=timezone.now(),
         )
-        return Response(ReportAnswer(cooldown_until=until).body())
+        return answer(ReportAnswer(cooldown_until=until))
 
 
 def _id(text: str) -> UUID:
@@ -121,7 +118,7 @@ def _id(text: str) -> UUID:
         raise LeaseNotFound from None
 
 
-def _request_key(request: Request) -> RequestKey | None:
+def _request_key(request: HttpRequest) -> RequestKey | None:
     key = request.headers.get(IDEMPOTENCY_KEY)
     if key is None:
         return None

@@ -5,14 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, ClassVar
 
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from leasing import queries
 from leasing.api.answers import ProxyInDetail, ProxyPage, ProxySummary
-from leasing.api.authentication import caller
-from leasing.api.base import View, json_object, parse_query
+from leasing.api.base import View, answer, json_object, parse_query
 from leasing.api.openapi import call
 from leasing.api.pages import next_url, proxies_after
 from leasing.api.problems import NotFound
@@ -33,7 +31,7 @@ class Proxies(View):
     reads_query = True
 
     @call("listProxies", query=ProxyQuery, answers={200: ProxyPage})
-    def get(self, request: Request) -> Response:
+    def get(self, request: HttpRequest) -> HttpResponse:
         """The proxies that pass every filter, in the order of their names."""
         query = parse_query(request, ProxyQuery)
         equal = {
@@ -53,14 +51,14 @@ class Proxies(View):
         shown, is_last = page[: query.limit], len(page) <= query.limit
         last = shown[-1] if shown else None
         following = None if is_last or last is None else next_url(request, [last.namespace, last.name, last.pk])
-        return Response(ProxyPage(items=[ProxySummary.of(proxy) for proxy in shown], next=following).body())
+        return answer(ProxyPage(items=[ProxySummary.of(proxy) for proxy in shown], next=following))
 
 
 class ProxyView(View):
     scopes: ClassVar = {"GET": Scope.READ, "PUT": Scope.OPERATE, "DELETE": Scope.OPERATE}
 
     @call("readProxy", answers={200: ProxyInDetail}, problems=_UNKNOWN)
-    def get(self, _request: Request, namespace: str, name: str) -> Response:
+    def get(self, _request: HttpRequest, namespace: str, name: str) -> HttpResponse:
         """One proxy, with its leases, cooldowns and what happened to it lately."""
         return _show(_find(namespace, name))
 
@@ -70,11 +68,11 @@ class ProxyView(View):
         answers={200: ProxyInDetail, 201: ProxyInDetail},
         problems={409: "not_allowed"},
     )
-    def put(self, request: Request, namespace: str, name: str) -> Response:
+    def put(self, request: HttpRequest, namespace: str, name: str) -> HttpResponse:
         """Declare the proxy, or change what is wanted of it; what is left out goes back to its default."""
         check_identity(namespace, name)
         spec: dict[str, Any] = json_object(request)
-        actor, now = caller(request).name, timezone.now()
+        actor, now = self.caller.name, timezone.now()
         for _ in range(PUT_ATTEMPTS - 1):
             try:
                 return _put(namespace, name, spec, actor, now)
@@ -83,13 +81,13 @@ class ProxyView(View):
         return _put(namespace, name, spec, actor, now)
 
     @call("deleteProxy", answers={202: ProxyInDetail}, problems=_UNKNOWN)
-    def delete(self, request: Request, namespace: str, name: str) -> Response:
+    def delete(self, _request: HttpRequest, namespace: str, name: str) -> HttpResponse:
         """Ask for the proxy to go. It is leased no more, drained, and gone once its instance is."""
         there = _find(namespace, name)
-        return _show(fleet.request_deletion(there.pk, actor=caller(request).name, now=timezone.now()), status=202)
+        return _show(fleet.request_deletion(there.pk, actor=self.caller.name, now=timezone.now()), status=202)
 
 
-def _put(namespace: str, name: str, spec: dict[str, Any], actor: str, now: datetime) -> Response:
+def _put(namespace: str, name: str, spec: dict[str, Any], actor: str, now: datetime) -> HttpResponse:
     there = queries.proxy(namespace, name)
     if there is None or there.deletion_requested_at is not None:
         return _show(fleet.declare(namespace, name, spec, actor=actor, now=now), status=201)
@@ -108,5 +106,5 @@ def _find(namespace: str, name: str) -> Proxy:
     return proxy
 
 
-def _show(proxy: Proxy, status: int = 200) -> Response:
-    return Response(ProxyInDetail.of_detail(queries.detail(proxy, timezone.now())).body(), status=status)
+def _show(proxy: Proxy, status: int = 200) -> HttpResponse:
+    return answer(ProxyInDetail.of_detail(queries.detail(proxy, timezone.now())), status)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from django.http import Http404
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.decorators import method_decorator
+from django.views.decorators.clickjacking import xframe_options_deny
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from leasing.api import answers
-from leasing.api.base import PublicView
+from leasing.api.base import PublicView, answer
 from leasing.api.openapi import call
 
 FORWARDING_HEADERS = (
@@ -27,11 +27,11 @@ FORWARDING_HEADERS = (
 
 class WhoAmI(PublicView):
     @call("whoAmI", answers={200: answers.WhoAmI})
-    def get(self, request: Request) -> Response:
+    def get(self, request: HttpRequest) -> HttpResponse:
         """Where the request came from, as seen from here, and what proxies on the way said of it."""
         # The address of the connection itself: what is forwarded may be made up, and shows what a target could see.
         headers = {name: request.headers[name] for name in FORWARDING_HEADERS if name in request.headers}
-        return Response(answers.WhoAmI(ip=request.META["REMOTE_ADDR"], headers=headers).body())
+        return answer(answers.WhoAmI(ip=request.META["REMOTE_ADDR"], headers=headers))
 
 
 class Schema(SpectacularAPIView):
@@ -40,6 +40,7 @@ class Schema(SpectacularAPIView):
     metadata_class = None
 
 
+@method_decorator(xframe_options_deny, name="dispatch")
 class Docs(SpectacularSwaggerView):
     authentication_classes = ()
     permission_classes = ()
@@ -50,5 +51,6 @@ class Nowhere(PublicView):
     """Where no call is."""
 
     @extend_schema(exclude=True)
-    def initial(self, *_args: object, **_kwargs: object) -> None:
+    def admit(self, request: HttpRequest) -> None:
+        super().admit(request)
         raise Http404

@@ -1,0 +1,1 @@
+"""Django's PostgreSQL backend, which finds out more cheaply whether the server is still there."""
