@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+
+from proxyfleet import conf
 
 pytest_plugins = ["tests.cluster.fixtures"]
 
@@ -13,3 +17,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--proxies", type=int, default=100, help="proxies that are declared in the cluster at once")
     parser.addoption("--quiet-seconds", type=float, default=20, help="how long the cluster is then watched for writes")
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Settings with the bridge on."""
+    monkeypatch.setenv("PROXYFLEET_CLUSTER_SYNC", "true")
+    conf.settings.cache_clear()
+    yield
+    monkeypatch.undo()
+    conf.settings.cache_clear()
