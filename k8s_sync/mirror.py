@@ -149,8 +149,10 @@ class Mirror:
                 logger.info("%s is on its way out; its object is declared anew when it is gone", row)
 
     def _take_annotations(self, row: Proxy, obj: Object, now: datetime) -> None:
-        if finalizers.skips_cleanup(obj) and not row.skip_cleanup:
-            operations.skip_cleanup(row.pk, actor=ACTOR, now=now, origin=Origin.CLUSTER)
+        is_skipped = finalizers.skips_cleanup(obj)
+        if is_skipped != row.skip_cleanup:
+            follow = operations.skip_cleanup if is_skipped else operations.keep_cleanup
+            follow(row.pk, actor=ACTOR, now=now, origin=Origin.CLUSTER)
 
     def _refuse(self, obj: Object, row: Proxy | None, error: InvalidSpec, now: datetime) -> None:
         """Say on the object why its spec is not followed, unless it says so already."""

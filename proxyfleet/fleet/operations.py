@@ -144,16 +144,12 @@ def skip_cleanup(proxy_id: int, *, actor: str, now: datetime, origin: Origin = O
 
     Raises NotAllowed.
     """
-    with transaction.atomic():
-        proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
-        _check_owner(proxy, origin)
-        if not proxy.skip_cleanup:
-            proxy.skip_cleanup = True
-            _forget_backoff(proxy)
-            _save(proxy, "skip_cleanup", *_BACKOFF)
-            _record(proxy, EventKind.SKIP_CLEANUP_REQUESTED, now, actor)
-            hints.wake([proxy.pk], now)
-    return proxy
+    return _set_skip_cleanup(proxy_id, actor, now, origin, skipped=True)
+
+
+def keep_cleanup(proxy_id: int, *, actor: str, now: datetime, origin: Origin = Origin.DATABASE) -> Proxy:
+    """Take `skip_cleanup` back, if it is not too late. Raises NotAllowed."""
+    return _set_skip_cleanup(proxy_id, actor, now, origin, skipped=False)
 
 
 def replace(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
@@ -197,6 +193,20 @@ def _set_cordon(proxy_id: int, actor: str, now: datetime, *, cordoned: bool) -> 
             _save(proxy, "cordoned")
             _record(proxy, EventKind.CORDONED if cordoned else EventKind.UNCORDONED, now, actor)
             ports.leases.publish(proxy.pk, leasable=proxy.is_leasable, max_leases=proxy.max_leases)
+    return proxy
+
+
+def _set_skip_cleanup(proxy_id: int, actor: str, now: datetime, origin: Origin, *, skipped: bool) -> Proxy:
+    with transaction.atomic():
+        proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
+        _check_owner(proxy, origin)
+        if proxy.skip_cleanup != skipped:
+            proxy.skip_cleanup = skipped
+            _forget_backoff(proxy)
+            _save(proxy, "skip_cleanup", *_BACKOFF)
+            kind = EventKind.SKIP_CLEANUP_REQUESTED if skipped else EventKind.SKIP_CLEANUP_WITHDRAWN
+            _record(proxy, kind, now, actor)
+            hints.wake([proxy.pk], now)
     return proxy
 
 
