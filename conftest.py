@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+
+from proxyfleet import conf
 
 pytest_plugins = ["tests.cluster.fixtures"]
 
@@ -15,3 +19,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quiet-seconds", type=float, default=20, help="how long the cluster is then watched for writes")
     parser.addoption("--examples", type=int, default=5, help="requests that are made up for each call of the API")
     parser.addoption("--storm", type=float, default=4, help="seconds that each storm on the API processes lasts")
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Settings with the bridge on."""
+    monkeypatch.setenv("PROXYFLEET_CLUSTER_SYNC", "true")
+    conf.settings.cache_clear()
+    yield
+    monkeypatch.undo()
+    conf.settings.cache_clear()

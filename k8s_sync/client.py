@@ -81,6 +81,11 @@ class ApiServer:
         self._host: str = configuration.host
         self._before_write = before_write
 
+    def check_write(self) -> None:
+        """Raises what keeps this process from writing, if anything does: for writes elsewhere that follow from here."""
+        if self._before_write is not None:
+            self._before_write()
+
     def list(self, kind: Kind, *, namespace: str | None = None, labels: str = "") -> Listing:
         """All objects, page by page, in ``namespace`` or everywhere. Raises Gone when paging took too long."""
         objects: list[Object] = []
@@ -177,8 +182,8 @@ class ApiServer:
         seconds: float,
     ) -> urllib3.BaseHTTPResponse:
         """The answer, of which only the head was read. Raises what any status but 2xx means."""
-        if method != "GET" and self._before_write is not None:
-            self._before_write()
+        if method != "GET":
+            self.check_write()
         headers = {"Accept": "application/json", "User-Agent": "proxyfleet"}
         if body is not None:
             headers["Content-Type"] = content_type

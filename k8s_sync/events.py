@@ -25,6 +25,7 @@ _ACTIONS = {
     "InstanceDeleted": "DeleteInstance",
     "InstanceAbandoned": "SkipCleanup",
     "SkipCleanupRequested": "SkipCleanup",
+    "SkipCleanupWithdrawn": "SkipCleanup",
     "HealthChanged": "Probe",
     "ReplacementRequested": "ReplaceInstance",
     "Cordoned": "Cordon",

@@ -67,7 +67,7 @@ class Mirror:
         row = Proxy.objects.filter(uid=uid, origin=Origin.CLUSTER, deletion_requested_at=None).first()
         # The row may be younger than what we know of the cluster. Never take an instance down by mistake.
         if row is not None and not self._exists(row):
-            operations.request_deletion(row.pk, actor=ACTOR, now=now)
+            operations.request_deletion(row.pk, actor=ACTOR, now=now, origin=Origin.CLUSTER)
 
     def _exists(self, row: Proxy) -> bool:
         try:
@@ -79,7 +79,7 @@ class Mirror:
         row = Proxy.objects.filter(uid=uid).first()
         if row is not None:
             self._take_annotations(row, obj, now)
-            operations.request_deletion(row.pk, actor=ACTOR, now=now)
+            operations.request_deletion(row.pk, actor=ACTOR, now=now, origin=Origin.CLUSTER)
 
     def _apply(self, uid: str, obj: Object, now: datetime) -> None:
         declared = Declaration.read(obj)
@@ -122,7 +122,7 @@ class Mirror:
         for row in Proxy.objects.filter(
             origin=Origin.CLUSTER, namespace=declared.namespace, name=declared.name, deletion_requested_at=None
         ):
-            operations.request_deletion(row.pk, actor=ACTOR, now=now)
+            operations.request_deletion(row.pk, actor=ACTOR, now=now, origin=Origin.CLUSTER)
         operations.declare(
             declared.namespace,
             declared.name,
@@ -137,13 +137,22 @@ class Mirror:
     def _update(self, row: Proxy, declared: Declaration, now: datetime) -> None:
         if declared.generation > row.generation:
             try:
-                operations.update(row.pk, declared.spec, actor=ACTOR, now=now, generation=declared.generation)
+                operations.update(
+                    row.pk,
+                    declared.spec,
+                    actor=ACTOR,
+                    now=now,
+                    origin=Origin.CLUSTER,
+                    generation=declared.generation,
+                )
             except (NotAllowed, Proxy.DoesNotExist):
                 logger.info("%s is on its way out; its object is declared anew when it is gone", row)
 
     def _take_annotations(self, row: Proxy, obj: Object, now: datetime) -> None:
-        if finalizers.skips_cleanup(obj) and not row.skip_cleanup:
-            operations.skip_cleanup(row.pk, actor=ACTOR, now=now)
+        is_skipped = finalizers.skips_cleanup(obj)
+        if is_skipped != row.skip_cleanup:
+            follow = operations.skip_cleanup if is_skipped else operations.keep_cleanup
+            follow(row.pk, actor=ACTOR, now=now, origin=Origin.CLUSTER)
 
     def _refuse(self, obj: Object, row: Proxy | None, error: InvalidSpec, now: datetime) -> None:
         """Say on the object why its spec is not followed, unless it says so already."""

@@ -77,6 +77,8 @@ class Publisher:
             told = pool.map(self._tell, rows, self._statuses(rows, now), [events[row.pk] for row in rows])
             for row, is_told in zip(rows, told, strict=True):
                 if is_told and row.published_revision < row.revision:
+                    # A row whose object this store has missed, asleep, is not to be taken for one without.
+                    self._api.check_write()
                     _mark_published(row, events[row.pk])
         for obj in self._releasable():
             self._release(obj)

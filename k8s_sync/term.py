@@ -45,9 +45,9 @@ class Term:
         self._namespace = namespace
         self._clock = clock
         self._crew = Crew()
-        self._secrets = [self._secrets_for(api, use) for use in SecretUse]
+        self._secrets = [self._secrets_for(use) for use in SecretUse]
         proxies = Mirror(api, namespace=namespace)
-        self._proxies = Feed(api, PROXY, self._now(proxies.deliver), known=proxies.known, namespace=namespace)
+        self._proxies = Feed(api, PROXY, self._leading(proxies.deliver), known=proxies.known, namespace=namespace)
         self._healths = Reflector(api, PROVIDER_HEALTH, changed=lambda _name: None, listed=lambda: None)
         self._provider_health = ProviderHealths(api, self._healths.store, provider_types)
         self._publisher = Publisher(
@@ -90,20 +90,28 @@ class Term:
         """Raises what a thread failed of."""
         self._crew.check()
 
-    def _secrets_for(self, api: ApiServer, use: SecretUse) -> Feed:
+    def _secrets_for(self, use: SecretUse) -> Feed:
         mirrored = SecretMirror(use, namespace=self._namespace)
         return Feed(
-            api,
+            self._api,
             SECRET,
-            self._now(mirrored.deliver),
+            self._leading(mirrored.deliver),
             known=mirrored.known,
             namespace=self._namespace,
             labels=mirrored.labels,
             key=secrets.key_of,
         )
 
-    def _now(self, deliver: Callable[[str, Object | None, datetime], None]) -> Callable[[str, Object | None], None]:
-        return lambda key, obj: deliver(key, obj, self._clock())
+    def _leading(self, deliver: Callable[[str, Object | None, datetime], None]) -> Callable[[str, Object | None], None]:
+        """``deliver`` now, or NotLeading: whoever slept past its Lease knows the cluster as it was, and would undo what
+        the next leader did.
+        """
+
+        def handle(key: str, obj: Object | None) -> None:
+            self._api.check_write()
+            deliver(key, obj, self._clock())
+
+        return handle
 
     def _await_secrets(self) -> None:
         deadline = time.monotonic() + SECRETS_FIRST_SECONDS
@@ -121,4 +129,5 @@ class Term:
 
     def _beat(self) -> None:
         if self._proxies.is_complete and all(feed.is_complete for feed in self._secrets):
+            self._api.check_write()
             mirror.heartbeat(self._clock(), namespace=self._namespace)

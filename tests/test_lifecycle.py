@@ -356,6 +356,6 @@ SETTINGS = configure(
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_random_schedules(backend: str, request: pytest.FixtureRequest) -> None:
-    schedules = request.config.getoption("--schedules") // BACKENDS[backend][1]
+    schedules = max(1, request.config.getoption("--schedules") // BACKENDS[backend][1])
     machine = type("Fleet", (Fleet,), {"backend": backend})
     run_state_machine_as_test(machine, settings=configure(SETTINGS, max_examples=schedules))

@@ -10,7 +10,7 @@ from django.utils import timezone
 from leasing.models import Cooldown
 from leasing.tests.api import Api
 from leasing.tests.fleet import make_proxy
-from proxyfleet.fleet.models import EventKind, Proxy, ProxyEvent
+from proxyfleet.fleet.models import EventKind, Origin, Proxy, ProxyEvent
 from proxyfleet.fleet.phases import Phase
 
 LISTS = ("/v1/proxies", "/v1/targets")
@@ -153,6 +153,19 @@ def test_a_proxy_is_declared_changed_and_deleted(api: Api) -> None:
     assert deleted.status == 202
     assert Proxy.objects.get().deletion_requested_at is not None
     assert api.delete("/v1/proxies/default/ext").status == 202
+
+
+def test_a_proxy_of_the_cluster_is_changed_in_the_cluster_alone(api: Api, connected: None) -> None:
+    make_proxy("cr", origin=Origin.CLUSTER, generation=4)
+    for answer in (api.call("PUT", "/v1/proxies/default/cr", EXTERNAL), api.delete("/v1/proxies/default/cr")):
+        assert (answer.status, answer.code) == (409, "not_allowed")
+        assert "default/cr is declared in the cluster" in answer.body["detail"]
+    assert Proxy.objects.filter(generation=4, deletion_requested_at=None).exists()
+
+
+def test_without_a_bridge_what_the_cluster_left_is_changed_here(api: Api) -> None:
+    make_proxy("cr", origin=Origin.CLUSTER)
+    assert api.delete("/v1/proxies/default/cr").status == 202
 
 
 def test_a_name_can_be_declared_again_while_its_last_bearer_goes(api: Api) -> None:

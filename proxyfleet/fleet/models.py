@@ -214,6 +214,7 @@ class EventKind(models.TextChoices):
     CORDONED = "Cordoned"
     UNCORDONED = "Uncordoned"
     SKIP_CLEANUP_REQUESTED = "SkipCleanupRequested"
+    SKIP_CLEANUP_WITHDRAWN = "SkipCleanupWithdrawn"
     RELEASED = "Released"
     ORPHAN_DELETED = "OrphanDeleted"
 

@@ -3,6 +3,10 @@
 Each is one transaction that changes the row, appends an event and wakes the reconciler after the commit. ``actor``
 names the person or token that asked; ``now`` is the caller's clock. Those that take the id of a proxy raise
 Proxy.DoesNotExist when it has gone meanwhile.
+
+What a custom resource says of its proxy, only the bridge may change here, which names itself by ``origin``; people
+change it there (`ports.Cluster`). Else the row would say what the cluster knows nothing of, under a generation that the
+next change there would have as well: that one would be taken for old.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
+from proxyfleet.conf import settings
 from proxyfleet.fleet import hints
 from proxyfleet.fleet.claims import event_of, publish
 from proxyfleet.fleet.columns import SPEC_COLUMNS, read_declared
@@ -72,8 +77,23 @@ def declare(
     return proxy
 
 
+class OwnedByTheCluster(NotAllowed):
+    """The proxy's custom resource says what is wanted of it."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        super().__init__(
+            f"{proxy} is declared in the cluster: change or delete its Proxy object, by kubectl or the admin"
+        )
+
+
 def update(
-    proxy_id: int, spec: Mapping[str, Any], *, actor: str, now: datetime, generation: int | None = None
+    proxy_id: int,
+    spec: Mapping[str, Any],
+    *,
+    actor: str,
+    now: datetime,
+    origin: Origin = Origin.DATABASE,
+    generation: int | None = None,
 ) -> Proxy:
     """Another spec for a proxy that exists; the same spec changes nothing. Raises InvalidSpec, NotAllowed.
 
@@ -83,6 +103,7 @@ def update(
     wanted = ProxySpec.parse(spec)
     with transaction.atomic():
         proxy = _locked(proxy_id)
+        _check_owner(proxy, origin)
         if generation is not None and generation <= proxy.generation:
             return proxy
         if wanted.mode != proxy.mode:
@@ -104,10 +125,11 @@ def update(
     return proxy
 
 
-def request_deletion(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
-    """Ask for the proxy to go: no new leases from this commit on. Asking again changes nothing."""
+def request_deletion(proxy_id: int, *, actor: str, now: datetime, origin: Origin = Origin.DATABASE) -> Proxy:
+    """Ask for the proxy to go: no new leases from this commit on. Asking again changes nothing. Raises NotAllowed."""
     with transaction.atomic():
         proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
+        _check_owner(proxy, origin)
         if proxy.deletion_requested_at is not None:
             return proxy
         proxy.deletion_requested_at = now
@@ -119,17 +141,17 @@ def request_deletion(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
     return proxy
 
 
-def skip_cleanup(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
-    """Release the proxy at its deletion without its instance being deleted. What still runs is abandoned."""
-    with transaction.atomic():
-        proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
-        if not proxy.skip_cleanup:
-            proxy.skip_cleanup = True
-            _forget_backoff(proxy)
-            _save(proxy, "skip_cleanup", *_BACKOFF)
-            _record(proxy, EventKind.SKIP_CLEANUP_REQUESTED, now, actor)
-            hints.wake([proxy.pk], now)
-    return proxy
+def skip_cleanup(proxy_id: int, *, actor: str, now: datetime, origin: Origin = Origin.DATABASE) -> Proxy:
+    """Release the proxy at its deletion without its instance being deleted. What still runs is abandoned.
+
+    Raises NotAllowed.
+    """
+    return _set_skip_cleanup(proxy_id, actor, now, origin, skipped=True)
+
+
+def keep_cleanup(proxy_id: int, *, actor: str, now: datetime, origin: Origin = Origin.DATABASE) -> Proxy:
+    """Take `skip_cleanup` back, if it is not too late. Raises NotAllowed."""
+    return _set_skip_cleanup(proxy_id, actor, now, origin, skipped=False)
 
 
 def replace(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
@@ -176,6 +198,20 @@ def _set_cordon(proxy_id: int, actor: str, now: datetime, *, cordoned: bool) -> 
     return proxy
 
 
+def _set_skip_cleanup(proxy_id: int, actor: str, now: datetime, origin: Origin, *, skipped: bool) -> Proxy:
+    with transaction.atomic():
+        proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
+        _check_owner(proxy, origin)
+        if proxy.skip_cleanup != skipped:
+            proxy.skip_cleanup = skipped
+            _forget_backoff(proxy)
+            _save(proxy, "skip_cleanup", *_BACKOFF)
+            kind = EventKind.SKIP_CLEANUP_REQUESTED if skipped else EventKind.SKIP_CLEANUP_WITHDRAWN
+            _record(proxy, kind, now, actor)
+            hints.wake([proxy.pk], now)
+    return proxy
+
+
 _BACKOFF = ("retry_at", "call_errors", "failed_hash")
 
 
@@ -189,6 +225,12 @@ def _locked(proxy_id: int) -> Proxy:
     if proxy.deletion_requested_at is not None:
         raise NotAllowed(f"{proxy} is being deleted")
     return proxy
+
+
+def _check_owner(proxy: Proxy, origin: Origin) -> None:
+    """Raises OwnedByTheCluster. With the bridge off, no change in the cluster is heard of: all is the database's."""
+    if proxy.origin == Origin.CLUSTER != origin and settings().cluster_sync:
+        raise OwnedByTheCluster(proxy)
 
 
 def _save(proxy: Proxy, *columns: str) -> None:

@@ -53,6 +53,20 @@ def test_skip_cleanup_releases_a_proxy_whose_provider_entry_is_gone(operator: Op
     assert "InstanceAbandoned SkipCleanup: Cleanup was skipped: mem://" in operator.told()
 
 
+def test_skip_cleanup_can_be_taken_back(operator: Operator) -> None:
+    with running(operator.cluster, operator.namespace):
+        operator.apply("a")
+        operator.until(lambda: operator.status("a").get("phase") == "Ready")
+        operator.kubectl("annotate", "px", "a", f"{SKIP_CLEANUP}=true")
+        operator.until(lambda: operator.row("a").skip_cleanup)
+        operator.kubectl("annotate", "px", "a", f"{SKIP_CLEANUP}-")
+        operator.until(lambda: not operator.row("a").skip_cleanup)
+        operator.kubectl("delete", "px", "a", "--wait=false")
+        operator.until(lambda: not operator.exists("a"))
+    assert operator.world.live() == []
+    assert "SkipCleanupWithdrawn" in operator.told()
+
+
 def test_a_write_on_an_object_of_the_past_is_refused_and_heals(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

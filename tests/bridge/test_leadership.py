@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
-from k8s_sync.leader import LEASE_NAME, LEASE_SECONDS, RETRY_SECONDS
+from k8s_sync.client import connect
+from k8s_sync.leader import LEASE_NAME, LEASE_SECONDS, RETRY_SECONDS, NotLeading
+from k8s_sync.term import Term
 from proxyfleet.fleet import operations
-from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.models import Origin, Proxy
 from proxyfleet.local.processes import wait_until
 from tests.bridge.bridges import SYSTEM, BridgeProcess, add_account, user
 from tests.bridge.operator import Operator
@@ -85,3 +88,35 @@ def test_one_leads_and_its_end_is_the_turn_of_the_other(operator: Operator, brid
     assert max(write.at for write in writes(second)) <= stopped_at
     waited = writes(first)[by_first].at - stopped_at
     assert waited < timedelta(seconds=LEASE_SECONDS - 5), "a Lease that was given back is not waited for"
+
+
+def test_a_leader_that_slept_past_its_lease_leaves_the_rows_alone(
+    operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_awake = threading.Event()
+    is_awake.set()
+
+    def check() -> None:
+        if not is_awake.is_set():
+            raise NotLeading("it slept")
+
+    api = connect(operator.cluster.service_account_kubeconfig(SYSTEM, "proxyfleet-sync"), before_write=check)
+    term = Term(api, identity="sleeper", namespace=operator.namespace, provider_types={}, clock=timezone.now)
+    term.start()
+    try:
+        operator.apply("a")
+        operator.until(lambda: operator.published() and operator.phases() == {"Ready"})
+        is_awake.clear()
+        rows = list(Proxy.objects.values_list("uid", "deletion_requested_at"))
+        operator.kubectl("delete", "px", "a", "--wait=false")
+        operator.until(lambda: "could not be delivered" in caplog.text)
+        assert list(Proxy.objects.values_list("uid", "deletion_requested_at")) == rows
+        # The next leader has heard of an object that this one has not.
+        heard = operations.declare(
+            operator.namespace, "b", {"provider": "mem"}, actor="test", now=timezone.now(), origin=Origin.CLUSTER
+        )
+        operator.until(lambda: "publish proxies: the next try" in caplog.text)
+        heard.refresh_from_db()
+        assert heard.published_revision < heard.revision
+    finally:
+        term.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,16 +30,6 @@ SECONDS = 60
 OBJECTS = 100
 LEAVING = "on its way out"
 EXTERNAL = {"mode": "External", "endpoint": {"host": "192.0.2.7"}, "provider": ""}
-
-
-@pytest.fixture
-def connected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Settings with the bridge on."""
-    monkeypatch.setenv("PROXYFLEET_CLUSTER_SYNC", "true")
-    conf.settings.cache_clear()
-    yield
-    monkeypatch.undo()
-    conf.settings.cache_clear()
 
 
 def declared(operator: Operator) -> dict[str, Any]:

@@ -76,11 +76,13 @@ class ProxyView(View):
         for _ in range(PUT_ATTEMPTS - 1):
             try:
                 return _put(namespace, name, spec, actor, now)
+            except fleet.OwnedByTheCluster:
+                raise
             except (fleet.NameTaken, fleet.NotAllowed, Proxy.DoesNotExist):
                 continue  # someone else declared it, or had it deleted, since we looked
         return _put(namespace, name, spec, actor, now)
 
-    @call("deleteProxy", answers={202: ProxyInDetail}, problems=_UNKNOWN)
+    @call("deleteProxy", answers={202: ProxyInDetail}, problems=_UNKNOWN | {409: "not_allowed"})
     def delete(self, _request: HttpRequest, namespace: str, name: str) -> HttpResponse:
         """Ask for the proxy to go. It is leased no more, drained, and gone once its instance is."""
         there = _find(namespace, name)
