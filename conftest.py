@@ -21,6 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--storm", type=float, default=4, help="seconds that each storm on the API processes lasts")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first: of processes that share the tests, none then ends minutes after the others."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Settings with the bridge on."""

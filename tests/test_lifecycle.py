@@ -354,6 +354,7 @@ SETTINGS = configure(
 
 @pytest.mark.django_db(transaction=True)  # in one around all schedules, VACUUM could clear nothing away
 @pytest.mark.timeout(1200)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_random_schedules(backend: str, request: pytest.FixtureRequest) -> None:
     schedules = max(1, request.config.getoption("--schedules") // BACKENDS[backend][1])
