@@ -42,7 +42,11 @@ def test_one_of_its_name_that_goes_while_it_is_looked_at_holds_nothing(
     request = new_request()
     before = provider.create(request)
     vmid = int(before.provider_id.split("/")[3])
-    server.faults.append(Fault("GET /cluster/resources", after=lambda: cluster.guests.pop(vmid)))
+
+    def vanish() -> None:
+        del cluster.guests[vmid]
+
+    server.faults.append(Fault("GET /cluster/resources", after=vanish))
     assert provider.create(request).provider_id != before.provider_id
 
 
