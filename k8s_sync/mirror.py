@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from k8s_sync import finalizers
 from k8s_sync.client import ApiServer, Object
@@ -37,6 +38,8 @@ class Mirror:
         self._namespace = namespace
         self._lock = threading.Lock()
         self._remarks: dict[str, dict[str, Any]] = {}
+        self._waiting: dict[str, tuple[str, str]] = {}
+        """By the uid of an object that another row is in the way of: its namespace and name."""
 
     def known(self) -> Iterable[str]:
         """The uids of rows whose object should exist."""
@@ -50,11 +53,25 @@ class Mirror:
         with self._lock:
             return self._remarks.get(uid, {})
 
+    def ready(self) -> Iterable[str]:
+        """The uids of objects that nothing is in the way of any more: to be delivered again."""
+        with self._lock:
+            waiting = dict(self._waiting)
+        if not waiting:
+            return []
+        namespaces, names = zip(*waiting.values(), strict=True)
+        rows = Proxy.objects.filter(namespace__in=namespaces, name__in=names)
+        uids = {str(uid) for uid in rows.values_list("uid", flat=True)}
+        taken = set(rows.filter(deletion_requested_at=None).values_list("namespace", "name"))
+        return [uid for uid, name in waiting.items() if uid not in uids and name not in taken]
+
     def deliver(self, uid: str, obj: Object | None, now: datetime) -> None:
         """Make the row of ``uid`` agree with its object; None: there is none.
 
         Raises ClusterError and django.db.Error: it can be repeated at will.
         """
+        with self._lock:
+            self._waiting.pop(uid, None)
         if obj is None:
             self._remember(uid, {})
             self._end(uid, now)
@@ -147,6 +164,7 @@ class Mirror:
                 )
             except (NotAllowed, Proxy.DoesNotExist):
                 logger.info("%s is on its way out; its object is declared anew when it is gone", row)
+                self._wait(declared.uid, row.namespace, row.name)
 
     def _take_annotations(self, row: Proxy, obj: Object, now: datetime) -> None:
         is_skipped = finalizers.skips_cleanup(obj)
@@ -158,7 +176,10 @@ class Mirror:
         """Say on the object why its spec is not followed, unless it says so already."""
         metadata = obj["metadata"]
         if row is None:
-            reason = "NameTaken" if isinstance(error, NameTaken) else "InvalidSpec"
+            reason = "InvalidSpec"
+            if isinstance(error, NameTaken):
+                reason = "NameTaken"
+                self._wait(metadata["uid"], metadata["namespace"], metadata["name"])
             wanted = refused_status(obj, reason, str(error), now)
         else:
             generations = f"generation {metadata['generation']} is refused, generation {row.generation} stays"
@@ -171,6 +192,10 @@ class Mirror:
                 self._api.patch_status(PROXY, patch, namespace=metadata["namespace"], name=metadata["name"])
             except (NotFound, Conflict):
                 logger.info("%s/%s has changed meanwhile", metadata["namespace"], metadata["name"])
+
+    def _wait(self, uid: UUID | str, namespace: str, name: str) -> None:
+        with self._lock:
+            self._waiting[str(uid)] = (namespace, name)
 
     def _remember(self, uid: str, remarks: dict[str, Any]) -> None:
         with self._lock:
