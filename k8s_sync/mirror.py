@@ -14,6 +14,7 @@ from k8s_sync.client import ApiServer, Object
 from k8s_sync.errors import Conflict, NotFound, Refused
 from k8s_sync.kinds import PROXY
 from k8s_sync.resources import Declaration, refused_status
+from k8s_sync.status import shows, status_of
 from k8s_sync.store import uid_of
 from proxyfleet.fleet import operations
 from proxyfleet.fleet.models import ClusterMirror, Origin, Proxy
@@ -114,6 +115,7 @@ class Mirror:
             else:
                 self._take_annotations(row, obj, now)
                 self._update(row, declared, now)
+                _check_shown(row, obj)
         except InvalidSpec as error:
             self._refuse(obj, row, error, now)
         else:
@@ -203,6 +205,18 @@ class Mirror:
                 self._remarks[uid] = remarks
             else:
                 self._remarks.pop(uid, None)
+
+
+def _check_shown(row: Proxy, obj: Object) -> None:
+    """Have the row shown anew when its object does not show it, though it did: somebody else wrote the status, or it
+    came from a backup. An object that is merely older than the row costs a look by the publisher, and no write to it.
+    """
+    wanted = status_of(row, leases=0, targets_cooling=0)
+    del wanted["leases"], wanted["targetsCooling"]
+    if not shows(obj.get("status", {}), wanted):
+        Proxy.objects.filter(pk=row.pk, revision=row.revision, published_revision=row.revision).update(
+            published_revision=row.revision - 1
+        )
 
 
 def heartbeat(now: datetime, *, namespace: str | None) -> None:
