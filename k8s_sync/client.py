@@ -11,11 +11,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
+import yaml
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
@@ -73,13 +75,23 @@ class Watch:
 class ApiServer:
     """The API server of one cluster. Safe to share between threads."""
 
-    def __init__(self, configuration: Configuration, *, before_write: Callable[[], None] | None = None) -> None:
-        """``before_write`` is asked before every write; what it raises stops that write."""
+    def __init__(
+        self, configure: Callable[[], Configuration], *, before_write: Callable[[], None] | None = None
+    ) -> None:
+        """``configure`` says where the server is and who asks: now, and again when the server knows us no more.
+
+        ``before_write`` is asked before every write; what it raises stops that write.
+        """
+        self._configure = configure
+        self._before_write = before_write
+        self._open_access()
+
+    def _open_access(self) -> None:
+        with _translated_errors():
+            configuration = self._configure()
         # Whoever calls knows when to try again, and a write must not be sent twice.
         configuration.retries = False
         self._access = ApiClient(configuration)
-        self._host: str = configuration.host
-        self._before_write = before_write
 
     def check_write(self) -> None:
         """Raises what keeps this process from writing, if anything does: for writes elsewhere that follow from here."""
@@ -187,12 +199,14 @@ class ApiServer:
         headers = {"Accept": "application/json", "User-Agent": "proxyfleet"}
         if body is not None:
             headers["Content-Type"] = content_type
+        asked = urlencode({key: value for key, value in (query or {}).items() if value})
         with _translated_errors():
-            # Asks the kubeconfig's or the ServiceAccount's token anew: both rotate.
-            self._access.update_params_for_auth(headers, [], ["BearerToken"])
-            response: urllib3.BaseHTTPResponse = self._access.rest_client.pool_manager.request(
+            access = self._access
+            # Reads a ServiceAccount's token anew, which rotates.
+            access.update_params_for_auth(headers, [], ["BearerToken"])
+            response: urllib3.BaseHTTPResponse = access.rest_client.pool_manager.request(
                 method,
-                f"{self._host}{path}?{urlencode({key: value for key, value in (query or {}).items() if value})}",
+                f"{access.configuration.host}{path}?{asked}",
                 body=None if body is None else json.dumps(body),
                 headers=headers,
                 preload_content=False,
@@ -201,6 +215,9 @@ class ApiServer:
             if 200 <= response.status < 300:
                 return response
             with closing(response):
+                if response.status == HTTPStatus.UNAUTHORIZED:
+                    # For the next call: a kubeconfig's token was perhaps replaced, which nothing else looks at again.
+                    self._open_access()
                 raise error_of(response.status, status_in(response.read()))
 
 
@@ -209,14 +226,17 @@ def connect(kubeconfig: Path | None = None, *, before_write: Callable[[], None] 
 
     Raises Unreachable when there is neither, or what there is can't be read.
     """
-    configuration = Configuration()
-    with _translated_errors():
+
+    def configure() -> Configuration:
+        configuration = Configuration()
         if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             load_incluster_config(client_configuration=configuration)
         else:
             config_file = None if kubeconfig is None else str(kubeconfig)
             load_kube_config(config_file, client_configuration=configuration, persist_config=False)
-    return ApiServer(configuration, before_write=before_write)
+        return configuration
+
+    return ApiServer(configure, before_write=before_write)
 
 
 def _path_of(kind: Kind, manifest: Object) -> str:
@@ -240,6 +260,9 @@ def _translated_errors() -> Iterator[None]:
         yield
     except ConfigException as error:
         raise Unreachable(f"no access to a cluster: {error}") from error
+    except yaml.YAMLError:
+        # Its message may quote the file, which holds credentials.
+        raise Unreachable("no access to a cluster: the kubeconfig is not YAML") from None
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise Unreachable(f"the API server can't be reached: {error}") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
+from django.db import Error as DatabaseTrouble
 from django.db import close_old_connections, connection
 
 from k8s_sync.client import Object
+from k8s_sync.errors import ClusterError
 from k8s_sync.store import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -132,10 +134,13 @@ class Deliveries:
                     self.add(each)
             else:
                 self._handle(key, self._store.get(key))
-        except Exception:
-            # Whatever it is, a bug or the database being away, must not keep the other objects from their handler.
+        except (ClusterError, DatabaseTrouble) as error:
             retry_in = self._backoff(key)
-            logger.exception("%s could not be delivered; the next try is in %.0f s", key or "A resync", retry_in)
+            logger.warning("%s could not be delivered; the next try is in %.0f s: %s", self._name(key), retry_in, error)
+        except Exception:
+            # A bug that one object meets must not keep the others from their handler.
+            retry_in = self._backoff(key)
+            logger.exception("%s could not be delivered; the next try is in %.0f s", self._name(key), retry_in)
         with self._changed:
             self._in_hand = None
             if retry_in is None:
@@ -143,6 +148,13 @@ class Deliveries:
             elif key not in self._due:
                 self._owe(key, time.monotonic() + retry_in)
             self._changed.notify_all()
+
+    def _name(self, key: str) -> str:
+        """For people, who know no uids."""
+        if key == _EVERYTHING:
+            return "A resync"
+        obj = self._store.get(key)
+        return key if obj is None else f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
 
     def _backoff(self, key: str) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1

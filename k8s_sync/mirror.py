@@ -7,12 +7,14 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from k8s_sync import finalizers
 from k8s_sync.client import ApiServer, Object
 from k8s_sync.errors import Conflict, NotFound, Refused
 from k8s_sync.kinds import PROXY
 from k8s_sync.resources import Declaration, refused_status
+from k8s_sync.status import shows, status_of
 from k8s_sync.store import uid_of
 from proxyfleet.fleet import operations
 from proxyfleet.fleet.models import ClusterMirror, Origin, Proxy
@@ -37,6 +39,8 @@ class Mirror:
         self._namespace = namespace
         self._lock = threading.Lock()
         self._remarks: dict[str, dict[str, Any]] = {}
+        self._waiting: dict[str, tuple[str, str]] = {}
+        """By the uid of an object that another row is in the way of: its namespace and name."""
 
     def known(self) -> Iterable[str]:
         """The uids of rows whose object should exist."""
@@ -50,11 +54,25 @@ class Mirror:
         with self._lock:
             return self._remarks.get(uid, {})
 
+    def ready(self) -> Iterable[str]:
+        """The uids of objects that nothing is in the way of any more: to be delivered again."""
+        with self._lock:
+            waiting = dict(self._waiting)
+        if not waiting:
+            return []
+        namespaces, names = zip(*waiting.values(), strict=True)
+        rows = Proxy.objects.filter(namespace__in=namespaces, name__in=names)
+        uids = {str(uid) for uid in rows.values_list("uid", flat=True)}
+        taken = set(rows.filter(deletion_requested_at=None).values_list("namespace", "name"))
+        return [uid for uid, name in waiting.items() if uid not in uids and name not in taken]
+
     def deliver(self, uid: str, obj: Object | None, now: datetime) -> None:
         """Make the row of ``uid`` agree with its object; None: there is none.
 
         Raises ClusterError and django.db.Error: it can be repeated at will.
         """
+        with self._lock:
+            self._waiting.pop(uid, None)
         if obj is None:
             self._remember(uid, {})
             self._end(uid, now)
@@ -97,6 +115,7 @@ class Mirror:
             else:
                 self._take_annotations(row, obj, now)
                 self._update(row, declared, now)
+                _check_shown(row, obj)
         except InvalidSpec as error:
             self._refuse(obj, row, error, now)
         else:
@@ -147,6 +166,7 @@ class Mirror:
                 )
             except (NotAllowed, Proxy.DoesNotExist):
                 logger.info("%s is on its way out; its object is declared anew when it is gone", row)
+                self._wait(declared.uid, row.namespace, row.name)
 
     def _take_annotations(self, row: Proxy, obj: Object, now: datetime) -> None:
         is_skipped = finalizers.skips_cleanup(obj)
@@ -158,7 +178,10 @@ class Mirror:
         """Say on the object why its spec is not followed, unless it says so already."""
         metadata = obj["metadata"]
         if row is None:
-            reason = "NameTaken" if isinstance(error, NameTaken) else "InvalidSpec"
+            reason = "InvalidSpec"
+            if isinstance(error, NameTaken):
+                reason = "NameTaken"
+                self._wait(metadata["uid"], metadata["namespace"], metadata["name"])
             wanted = refused_status(obj, reason, str(error), now)
         else:
             generations = f"generation {metadata['generation']} is refused, generation {row.generation} stays"
@@ -172,12 +195,28 @@ class Mirror:
             except (NotFound, Conflict):
                 logger.info("%s/%s has changed meanwhile", metadata["namespace"], metadata["name"])
 
+    def _wait(self, uid: UUID | str, namespace: str, name: str) -> None:
+        with self._lock:
+            self._waiting[str(uid)] = (namespace, name)
+
     def _remember(self, uid: str, remarks: dict[str, Any]) -> None:
         with self._lock:
             if remarks:
                 self._remarks[uid] = remarks
             else:
                 self._remarks.pop(uid, None)
+
+
+def _check_shown(row: Proxy, obj: Object) -> None:
+    """Have the row shown anew when its object does not show it, though it did: somebody else wrote the status, or it
+    came from a backup. An object that is merely older than the row costs a look by the publisher, and no write to it.
+    """
+    wanted = status_of(row, leases=0, targets_cooling=0)
+    del wanted["leases"], wanted["targetsCooling"]
+    if not shows(obj.get("status", {}), wanted):
+        Proxy.objects.filter(pk=row.pk, revision=row.revision, published_revision=row.revision).update(
+            published_revision=row.revision - 1
+        )
 
 
 def heartbeat(now: datetime, *, namespace: str | None) -> None:

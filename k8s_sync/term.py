@@ -23,6 +23,7 @@ from k8s_sync.secrets import SecretMirror
 from proxyfleet.fleet.models import SecretUse
 
 PUBLISH_SECONDS = 1.0
+RETRY_SECONDS = 2.0
 HEARTBEAT_SECONDS = 10.0
 SECRETS_FIRST_SECONDS = 30.0
 """So long, at the start, proxies wait for the Secrets that they may refer to."""
@@ -46,15 +47,17 @@ class Term:
         self._clock = clock
         self._crew = Crew()
         self._secrets = [self._secrets_for(use) for use in SecretUse]
-        proxies = Mirror(api, namespace=namespace)
-        self._proxies = Feed(api, PROXY, self._leading(proxies.deliver), known=proxies.known, namespace=namespace)
+        self._mirror = Mirror(api, namespace=namespace)
+        self._proxies = Feed(
+            api, PROXY, self._leading(self._mirror.deliver), known=self._mirror.known, namespace=namespace
+        )
         self._healths = Reflector(api, PROVIDER_HEALTH, changed=lambda _name: None, listed=lambda: None)
         self._provider_health = ProviderHealths(api, self._healths.store, provider_types)
         self._publisher = Publisher(
             api,
             self._proxies.objects,
             self._proxies.deliveries,
-            remarks=proxies.remarks,
+            remarks=self._mirror.remarks,
             namespace=namespace,
             identity=identity,
         )
@@ -66,6 +69,7 @@ class Term:
         self._crew.add("follow providerhealths", self._healths.run, stop=self._healths.stop)
         self._crew.every(PUBLISH_SECONDS, "publish proxies", self._publish)
         self._crew.every(PUBLISH_SECONDS, "publish provider health", self._publish_provider_health)
+        self._crew.every(RETRY_SECONDS, "retry proxies", self._retry)
         self._crew.every(HEARTBEAT_SECONDS, "heartbeat", self._beat)
 
     @property
@@ -126,6 +130,10 @@ class Term:
     def _publish_provider_health(self) -> None:
         if self._healths.wait_until_listed(0):
             self._provider_health.publish()
+
+    def _retry(self) -> None:
+        for uid in self._mirror.ready():
+            self._proxies.deliveries.add(uid)
 
     def _beat(self) -> None:
         if self._proxies.is_complete and all(feed.is_complete for feed in self._secrets):

@@ -117,7 +117,7 @@ def serving(script: Script) -> Iterator[ApiServer]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield ApiServer(Configuration(host=f"http://127.0.0.1:{server.server_port}"))
+        yield ApiServer(lambda: Configuration(host=f"http://127.0.0.1:{server.server_port}"))
     finally:
         script.over.set()
         server.shutdown()

@@ -11,6 +11,7 @@ import pytest
 from k8s_sync import deliveries
 from k8s_sync.client import Object
 from k8s_sync.deliveries import Deliveries
+from k8s_sync.errors import Refused
 from k8s_sync.store import ObjectStore
 from k8s_sync.tests.scripted import obj
 
@@ -95,6 +96,27 @@ def test_one_that_fails_is_tried_again_and_delays_no_other() -> None:
         assert owed.wait_until_idle(SECONDS)
     assert seen == ["bad", "good", "bad", "bad"]
     assert not owed.owes("bad")
+
+
+def test_a_failure_that_the_cluster_explains_is_one_line_that_names_the_object(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tries = []
+
+    def handle(key: str, _found: Object | None) -> None:
+        tries.append(key)
+        if len(tries) == 1:
+            raise Refused("the API server answered 403: you may not", 403)
+
+    store = store_of(obj("a", 1))
+    owed = Deliveries(store, handle, known=list)
+    owed.add("a")
+    with running(owed):
+        assert owed.wait_until_idle(SECONDS)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("ns/a could not be delivered")
+    assert "you may not" in record.getMessage()
+    assert record.exc_info is None
 
 
 def test_a_resync_delivers_what_the_store_holds_and_what_the_handler_remembers() -> None:

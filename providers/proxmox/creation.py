@@ -63,7 +63,7 @@ class Creation:
                 continue
             vm = read_vm(self._api, item)
             if vm is None:
-                if item.get("name") == self._request.name and item.get("lock") != "clone":
+                if item.get("name") == self._request.name and item.get("lock") != "clone" and self._is_there(item):
                     raise Conflict(f"the name {self._request.name} is held by VM {item['vmid']}, which is not ours")
                 continue
             if vm.record.identity.instance_name == self._request.name:
@@ -71,6 +71,9 @@ class Creation:
                     raise Conflict(f"the name {self._request.name} is held by another owner")
                 return vm
         return None
+
+    def _is_there(self, item: Mapping[str, Any]) -> bool:
+        return read_config(self._api, str(item["node"]), int(item["vmid"])) is not None
 
     def _clone(self, plan: Plan, items: Items) -> Vm | None:
         """The clone; None when somebody else was faster, and all must be looked at again."""

@@ -12,7 +12,8 @@ from providers.proxmox.api import Api, Refused
 LOCK_SECONDS = 300
 """How long a lock that others hold is waited for: a full clone holds its template's storage for minutes."""
 
-Submit = Callable[[], str]
+Submit = Callable[[], str | None]
+"""Starts a task and names it; None when there is nothing to do any more."""
 
 
 def follow(api: Api, upid: str) -> None:
@@ -35,7 +36,8 @@ def run(api: Api, submit: Submit, *, lock_seconds: float = LOCK_SECONDS) -> None
     """
     for _ in api.pauses("a lock of Proxmox VE", limit=lock_seconds):
         try:
-            follow(api, submit())
+            if upid := submit():
+                follow(api, upid)
         except Refused as refused:
             if not is_locked(refused):
                 raise

@@ -73,7 +73,9 @@ def declare(
     except IntegrityError as error:
         if "proxy_name_unique" not in str(error):
             raise
-        raise NameTaken({"name": [f"the proxy {namespace}/{name} exists already"]}) from None
+        raise NameTaken(
+            {"name": [f"the proxy {namespace}/{name} exists already: delete it, or take another name"]}
+        ) from None
     return proxy
 
 

@@ -128,7 +128,10 @@ def _reachable(instance: Instance, s: Snapshot) -> Address | None:
 def _release(s: Snapshot, abandoned: bool) -> Change:
     if abandoned:
         left = s.provider_id or "an instance that may have been made"
-        message = f"Cleanup was skipped: {left} is abandoned and has to be removed by hand."
+        message = (
+            f"Cleanup was skipped: {left} is abandoned. The orphan GC removes it if its provider answers one day; "
+            "else it has to be removed by hand."
+        )
         note = Note("InstanceAbandoned", "SkipCleanup", message)
     else:
         note = Note("Released", "Deleted", "Nothing of the proxy is left.")

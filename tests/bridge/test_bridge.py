@@ -53,6 +53,15 @@ def test_skip_cleanup_releases_a_proxy_whose_provider_entry_is_gone(operator: Op
     assert "InstanceAbandoned SkipCleanup: Cleanup was skipped: mem://" in operator.told()
 
 
+def test_a_status_that_somebody_else_wrote_is_put_right(operator: Operator) -> None:
+    with running(operator.cluster, operator.namespace):
+        operator.apply("a")
+        operator.until(lambda: operator.published() and operator.status("a").get("phase") == "Ready")
+        lie = '{"status": {"phase": "Failed", "message": "a lie"}}'
+        operator.kubectl("patch", "px", "a", "--subresource=status", "--type=merge", "-p", lie)
+        operator.until(lambda: operator.status("a")["phase"] == "Ready" and "message" not in operator.status("a"))
+
+
 def test_skip_cleanup_can_be_taken_back(operator: Operator) -> None:
     with running(operator.cluster, operator.namespace):
         operator.apply("a")

@@ -177,7 +177,6 @@ def test_a_name_of_the_database_is_not_taken_over(operator: Operator) -> None:
         assert "NameTaken" in json.dumps(operator.status("taken"))
         assert [row.pk for row in Proxy.objects.filter(name="taken")] == [mine.pk]
         operations.request_deletion(mine.pk, actor="test", now=timezone.now())
-        operator.kubectl("annotate", "px", "taken", "look=again")
         operator.until(lambda: operator.status("taken").get("phase") == "Ready")
 
 

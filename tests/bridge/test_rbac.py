@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from traceback import format_exception
 
+import pytest
 import yaml
 from django.utils import timezone
 
+from k8s_sync.client import connect
+from k8s_sync.errors import Refused, Unreachable
+from k8s_sync.kinds import PROXY
 from proxyfleet.fleet.models import ProviderState
 from tests.bridge.bridges import SYSTEM, add_account, running, user
 from tests.bridge.operator import Operator
-from tests.cluster.cluster import KubectlError
+from tests.cluster.cluster import Cluster, KubectlError
 
 RBAC = Path(__file__).parent.parent.parent / "deploy" / "rbac"
 WRITES = {"create", "update", "patch", "delete"}
@@ -74,3 +80,25 @@ def test_nobody_may_read_what_is_none_of_its_business(operator: Operator) -> Non
         ("proxyfleet-worker", "create", "pods", operator.namespace),
     ):
         assert not may(account, verb, resource, namespace), (account, verb, resource)
+
+
+def test_a_token_that_is_replaced_in_the_kubeconfig_is_taken_up(installed: Cluster, tmp_path: Path) -> None:
+    good = installed.service_account_kubeconfig(SYSTEM, "proxyfleet-sync").read_text()
+    token = yaml.safe_load(good)["users"][0]["user"]["token"]
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(good.replace(token, "expired"))
+    api = connect(kubeconfig)
+    with pytest.raises(Refused, match="401"):
+        api.list(PROXY)
+    kubeconfig.write_text(good)
+    with suppress(Refused):
+        api.list(PROXY)  # by which it learns that what it read last is refused
+    api.list(PROXY)
+
+
+def test_a_kubeconfig_that_is_broken_is_not_quoted(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("users: [{token: hush-hush\n")
+    with pytest.raises(Unreachable, match="the kubeconfig is not YAML") as raised:
+        connect(kubeconfig)
+    assert "hush" not in "".join(format_exception(raised.value))

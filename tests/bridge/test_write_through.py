@@ -120,7 +120,7 @@ def test_a_cluster_that_is_away_is_a_message(
         operator.apply("a")
         operator.until(lambda: operator.status("a").get("phase") == "Ready")
     away = Configuration(host=f"https://127.0.0.1:{free_port()}")
-    monkeypatch.setattr(write_through, "_api", lambda: ApiServer(away))
+    monkeypatch.setattr(write_through, "_api", lambda: ApiServer(lambda: away))
     [[message]] = errors(edit(operator, admin, "a", drain_seconds=60)).values()
     assert "could not be changed in the cluster" in message
     [refused] = told(do(operator, admin, "delete", "a"))

@@ -36,6 +36,20 @@ def test_what_a_vm_is_made_of(provider: ProxmoxProvider, cluster: Cluster) -> No
     assert instance.provider_id.startswith(f"pve://pve1/{guest.vmid}/")
 
 
+def test_one_of_its_name_that_goes_while_it_is_looked_at_holds_nothing(
+    provider: ProxmoxProvider, cluster: Cluster, server: PveServer
+) -> None:
+    request = new_request()
+    before = provider.create(request)
+    vmid = int(before.provider_id.split("/")[3])
+
+    def vanish() -> None:
+        del cluster.guests[vmid]
+
+    server.faults.append(Fault("GET /cluster/resources", after=vanish))
+    assert provider.create(request).provider_id != before.provider_id
+
+
 def test_identity_is_in_the_clone_call_itself(
     provider: ProxmoxProvider, cluster: Cluster, server: PveServer, open_provider: Open
 ) -> None:

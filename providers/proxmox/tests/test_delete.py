@@ -8,8 +8,8 @@ from providers.errors import InstanceNotFound, Misconfigured, PermissionDenied, 
 from providers.proxmox import removal
 from providers.proxmox.driver import ProxmoxProvider
 from providers.proxmox.tests.conftest import Open, new_request
-from providers.proxmox.tests.standin.cluster import ALL_PRIVILEGES, TEMPLATE, TOKEN, Cluster, Guest
-from providers.proxmox.tests.standin.server import PveServer, breaking
+from providers.proxmox.tests.standin.cluster import ALL_PRIVILEGES, TEMPLATE, TOKEN, Cluster, Guest, PveError
+from providers.proxmox.tests.standin.server import Fault, PveServer, breaking
 
 
 @pytest.fixture
@@ -111,6 +111,26 @@ def test_a_vmid_is_looked_at_again_before_it_is_destroyed(
         provider.get(instance)
     assert guest_of(cluster, instance) is theirs
     assert theirs.status == "running"
+
+
+@pytest.mark.parametrize("step", ["POST .*/status/stop", "DELETE .*/qemu/[0-9]+"])
+def test_a_vmid_that_becomes_anothers_in_the_middle_is_left_alone(
+    step: str, provider: ProxmoxProvider, instance: str, cluster: Cluster, server: PveServer
+) -> None:
+    """It goes while the lock for a step is waited for, and who clones next is given its VMID."""
+    guest = guest_of(cluster, instance)
+
+    def pass_on() -> None:
+        guest.config["description"] = guest.config["description"].replace(instance[-16:], "0" * 16)
+        guest.status = "running"
+        raise PveError(500, "can't lock file '/var/lock/qemu-server/lock-20000.conf' - got timeout")
+
+    server.faults.append(Fault(step, before=pass_on))
+    provider.delete(instance)
+    assert not server.faults
+    assert guest_of(cluster, instance) is guest
+    assert guest.status == "running"
+    assert not cluster.storages["local"].files, "the seed was ours"
 
 
 def test_one_whose_record_was_overwritten_is_neither_ours_nor_lost(

@@ -155,7 +155,10 @@ def _what_skipping_does(proxy: Proxy, _leases: int) -> str:
     if not proxy.provider_id:
         return "It has no instance, so there is nothing to skip yet."
     when = "Now" if proxy.deletion_requested_at is not None else "Once its deletion is asked for"
-    return f"{when}, it goes without the instance {proxy.provider_id} being deleted: whoever needs it gone must do it."
+    return (
+        f"{when}, it goes without the instance {proxy.provider_id} being deleted. The orphan GC removes that one if "
+        "its provider answers one day; else whoever needs it gone must do it."
+    )
 
 
 VERBS: Mapping[str, Verb] = {

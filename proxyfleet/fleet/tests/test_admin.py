@@ -124,7 +124,7 @@ def test_the_host_of_an_external_proxy_is_checked_at_its_field(world: World, ope
 def test_a_name_that_is_taken_is_an_error_of_the_name(world: World, operator: Client) -> None:
     world.declare("p1")
     response = operator.post(ADD, filled(operator, ADD, name="p1"))
-    assert errors(response) == {"name": ["The proxy default/p1 exists already"]}
+    assert errors(response) == {"name": ["The proxy default/p1 exists already: delete it, or take another name"]}
 
 
 def test_editing_changes_what_was_edited_and_nothing_else(world: World, operator: Client) -> None:

@@ -202,6 +202,11 @@ def test_skip_cleanup_releases_a_proxy_whose_provider_entry_is_gone(world: World
     assert not Proxy.objects.filter(pk=proxy.pk).exists()
     abandoned = ProxyEvent.objects.get(proxy_uid=proxy.uid, kind="InstanceAbandoned")
     assert proxy.provider_id in abandoned.message
+    assert "orphan GC removes it" in abandoned.message
+    world.providers.configure(["mem"])
+    world.now += timedelta(hours=1)
+    world.collect_orphans()
+    assert world.live() == []
 
 
 def test_an_unknown_provider_entry_destroys_nothing_and_recovers(world: World) -> None:
