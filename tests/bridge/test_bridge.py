@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from django.db.models import F
 
@@ -111,17 +113,21 @@ class Killed(Exception):
 
 
 def test_dying_between_the_status_and_its_mark_heals(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_died = threading.Event()
+
     def die(*_: object) -> None:
+        has_died.set()
         raise Killed
 
     def run_and_die() -> None:
         with running(operator.cluster, operator.namespace), monkeypatch.context() as dying:
             dying.setattr(publisher, "_mark_published", die)
             operator.apply("a")
-            assert wait_until(lambda: bool(operator.status("a")), 30)  # nobody works on: the row stays as it is shown
+            assert wait_until(has_died.is_set, 30)  # nobody works on: the row stays as it is shown
 
     with pytest.raises(Killed):
         run_and_die()
+    assert operator.status("a")
     assert operator.row("a").published_revision == 0
     since = operator.cluster.audit.mark()
     with running(operator.cluster, operator.namespace):
