@@ -48,16 +48,16 @@ class PveBackend(Backend):
         self.ports: dict[str, int] = {}
         """By name: what a proxy listens on is known to its cloud-init alone."""
         self._folder, tls = _secrets()
-        self._server = PveServer(self.cluster, tls)
-        self._server.__enter__()
+        self.server = PveServer(self.cluster, tls)
+        self.server.__enter__()
 
     def close(self) -> None:
-        self._server.__exit__()
+        self.server.__exit__()
 
     def open(self, entry: str, *, fleet_id: str) -> Provider:
         block = ProxmoxBlock.model_validate(
             {
-                "url": self._server.url,
+                "url": self.server.url,
                 "tokenFile": self._folder / "token",
                 "caFile": self._folder / "ca.pem",
                 "nodes": [self.zone],
