@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SSH_PORT = 2222
+SSHD = ("sshd", "sshd-session", "sshd-auth")
+"""The listener, and what newer versions start for each connection."""
 GATEWAY = "192.168.231.1"
 """The host's address in the guests' network."""
 
@@ -143,8 +145,7 @@ class Host:
 
     def kill_sshd(self) -> None:
         """The server and every connection it has."""
-        self._kill("sshd")
-        wait_until(lambda: not self._pids_of("sshd"), "sshd to end")
+        wait_until(lambda: not any(self._kill(name) for name in SSHD), "sshd to end")
 
     @contextmanager
     def sshd_down(self) -> Iterator[None]:
@@ -253,10 +254,13 @@ class Host:
         self.virsh(f"{kind}-define", str(description))
         self.virsh(f"{kind}-start", name)
 
-    def _kill(self, name: str) -> None:
-        for pid in self._pids_of(name):
+    def _kill(self, name: str) -> bool:
+        """Whether there was one to kill: a server that forks has another meanwhile."""
+        pids = self._pids_of(name)
+        for pid in pids:
             with suppress(ProcessLookupError):  # it may end with another
                 os.kill(pid, signal.SIGKILL)
+        return bool(pids)
 
     @staticmethod
     def _pids_of(name: str) -> list[int]:
