@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,17 +25,13 @@ from providers.errors import (
     Unavailable,
 )
 from providers.instances import InstanceState
-from providers.libvirt import checks, driver, sources
 from providers.libvirt.driver import LibvirtProvider
 from providers.libvirt.errors import HostKeyMismatch, KeyUnusable, Timeout, Unreachable
-from tests.kvm.entries import DRIVERS, block, host_entry, provider, tiny_request
+from tests.kvm.entries import DRIVERS, block, host_entry, impatience, provider, tiny_request
 from tests.kvm.host import Host, wait_until
 from tests.kvm.sources import ImageServer
 
-CALL_SECONDS = 5.0
-STALL_SECONDS = 2.0
-
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(params=sorted(DRIVERS))
@@ -46,13 +42,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def home(kind: str, host: Host, images: ImageServer) -> LibvirtProvider:
     return provider(kind, block(host, images))
-
-
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "CALL_SECONDS", CALL_SECONDS)
-    monkeypatch.setattr(checks, "CHECK_SECONDS", CALL_SECONDS)
-    monkeypatch.setattr(sources, "STALL_SECONDS", STALL_SECONDS)
 
 
 @pytest.fixture
@@ -70,12 +59,13 @@ def test_a_killed_sshd_is_unavailable_at_once_and_the_next_call_connects_anew(
     home: LibvirtProvider, host: Host
 ) -> None:
     made = home.create(tiny_request())
+    wait_until(lambda: not busy_threads(), "the create to be over")
     with host.frozen(), ThreadPoolExecutor(1) as worker:
         call = worker.submit(home.get, made.provider_id)
-        wait_until(lambda: threading.active_count() > 3, "the call to be under way")
+        wait_until(lambda: "libvirt-deadline" in busy_threads(), "the call to be under way")
         host.kill_sshd()
-        with pytest.raises(Unavailable):
-            call.result(CALL_SECONDS)
+        with pytest.raises(Unreachable):
+            call.result()
     with pytest.raises(Unreachable):
         home.get(made.provider_id)
     host.start_sshd()
@@ -95,7 +85,7 @@ def test_a_host_that_does_not_answer_is_given_up_in_time(
     home: LibvirtProvider, host: Host, fault: Callable[[Host], AbstractContextManager[None]]
 ) -> None:
     made = home.create(tiny_request())
-    with fault(host):
+    with fault(host), impatience(5):
         for call in (lambda: home.get(made.provider_id), lambda: home.delete(made.provider_id)):
             started = time.monotonic()
             with pytest.raises(Unavailable):
@@ -109,17 +99,17 @@ def test_a_host_that_does_not_answer_is_given_up_in_time(
 def test_a_frozen_host_delays_no_other(kind: str, host: Host, images: ImageServer, silent_socket: str) -> None:
     mixed = provider(kind, block(host, images, host_entry(), host_entry("frozen", socket=silent_socket)))
     made = mixed.create(tiny_request(zone="host1"))
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(3) as pool, impatience(15):
         stuck = [pool.submit(mixed.create, tiny_request(zone="frozen")) for _ in range(3)]
-        started = time.monotonic()
         assert mixed.get(made.provider_id).provider_id == made.provider_id
         mixed.delete(made.provider_id)
-        assert time.monotonic() - started < CALL_SECONDS, "while three calls wait for the frozen host"
+        assert not any(call.done() for call in stuck), "three calls still wait for the frozen host"
         for call in stuck:
             with pytest.raises(Timeout):
                 call.result()
-    assert mixed.list().unreachable == ("frozen",)
-    checks = {check.name: check.reason for check in mixed.check()}
+    with impatience(5):
+        assert mixed.list().unreachable == ("frozen",)
+        checks = {check.name: check.reason for check in mixed.check()}
     assert checks == {"host1": "Healthy", "frozen": "Timeout"}
 
 
@@ -219,7 +209,8 @@ def test_a_bad_source_has_its_own_outcome_and_leaves_nothing(
     entry = provider(kind, block(host, images, images={"bad": bad, "tiny": {"url": images.url("tiny")}}))
     before = host.volumes()
     bystander = entry.create(tiny_request())
-    with pytest.raises(expected, match=says) as refused:
+    silence = impatience(5) if fault == "stalling" else nullcontext()
+    with silence, pytest.raises(expected, match=says) as refused:
         entry.create(tiny_request(image="bad"))
     assert type(refused.value) is expected
     entry.delete(bystander.provider_id)
@@ -359,16 +350,16 @@ def test_kvm_and_kvm2_share_a_pool_and_nothing_in_it(host: Host, images: ImageSe
 
 
 def test_nothing_is_left_after_a_hundred_faults(
-    kind: str, host: Host, images: ImageServer, silent_socket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, host: Host, images: ImageServer, silent_socket: str, tmp_path: Path
 ) -> None:
     """No thread, no descriptor, no temporary file."""
-    monkeypatch.setattr(driver, "CALL_SECONDS", 0.3)
     bad = {fault: {"url": images.url(f"{fault}/tiny")} for fault in ("breaking", "longer", "missing", "page")}
     configuration = block(host, images, images=bad)
     wrong_keys = tmp_path / "known_hosts"
     wrong_keys.write_text("")
+    silent = provider(kind, block(host, images, host_entry(socket=silent_socket), images=bad))
     entries = [
-        provider(kind, block(host, images, host_entry(socket=silent_socket), images=bad)),
+        silent,
         provider(kind, block(host, images, host_entry(socket="/run/nobody"), images=bad)),
         provider(kind, block(host, images, host_entry(port=9), images=bad)),
         provider(kind, block(host, images, host_entry(user="nobody"), images=bad)),
@@ -380,7 +371,8 @@ def test_nothing_is_left_after_a_hundred_faults(
     def fail(number: int) -> None:
         which = number % 10
         entry, image = (entries[which], "breaking") if which < len(entries) else (home, list(bad)[which - len(entries)])
-        with pytest.raises(ProviderError):
+        silence = impatience(0.3) if entry is silent else nullcontext()
+        with silence, pytest.raises(ProviderError):
             entry.create(tiny_request(image=image))
 
     for number in range(10):
@@ -397,7 +389,8 @@ def test_nothing_is_left_after_a_hundred_faults(
 
 
 def busy_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("libvirt")]
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("libvirt") or "process_request" in name]
 
 
 def resources() -> tuple[int, int, int]:
