@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import shutil
 import signal
@@ -18,6 +19,8 @@ from pathlib import Path
 SSH_PORT = 2222
 SSHD = ("sshd", "sshd-session", "sshd-auth")
 """The listener, and what newer versions start for each connection."""
+OPERATOR = "operator"
+"""A user who is in the group libvirt, and nobody otherwise."""
 GATEWAY = "192.168.231.1"
 """The host's address in the guests' network."""
 
@@ -69,7 +72,7 @@ OWN_FOLDERS = {
 
 
 class Host:
-    """One hypervisor, reachable at 127.0.0.1 port SSH_PORT as root with ``key``."""
+    """One hypervisor, reachable at 127.0.0.1 port SSH_PORT as root and as OPERATOR with ``key``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -81,6 +84,7 @@ class Host:
     def start(self) -> None:
         self._take_folders()
         self._hide_kvm()
+        self._add_operator()
         self._make_keys()
         self.start_libvirtd()
         self.start_sshd()
@@ -233,6 +237,16 @@ class Host:
             nothing = self.root / "no-kvm"
             nothing.touch(mode=0)
             run("mount", "--bind", str(nothing), "/dev/kvm")
+
+    def _add_operator(self) -> None:
+        group = grp.getgrnam("libvirt").gr_gid
+        lines = {"passwd": f"{OPERATOR}:x:64000:{group}::/:/bin/sh\n", "shadow": f"{OPERATOR}:*:::::::\n"}
+        for name, line in lines.items():
+            own = self.root / name
+            own.touch(mode=0o600)
+            own.write_text(Path("/etc", name).read_text() + line)
+            shutil.copystat(Path("/etc", name), own)
+            run("mount", "--bind", str(own), f"/etc/{name}")
 
     def _make_keys(self) -> None:
         self.ssh.mkdir()

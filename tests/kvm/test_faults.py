@@ -28,7 +28,7 @@ from providers.instances import InstanceState
 from providers.libvirt.driver import LibvirtProvider
 from providers.libvirt.errors import HostKeyMismatch, KeyUnusable, Timeout, Unreachable
 from tests.kvm.entries import DRIVERS, block, host_entry, impatience, provider, tiny_request
-from tests.kvm.host import Host, wait_until
+from tests.kvm.host import OPERATOR, Host, wait_until
 from tests.kvm.sources import ImageServer
 
 pytestmark = pytest.mark.timeout(600)
@@ -146,6 +146,16 @@ def test_an_sshd_that_forwards_no_sockets_is_used_through_the_helper(home: Libvi
     with host.without_forwarding():
         made = home.create(tiny_request())
         home.delete(made.provider_id)
+
+
+def test_a_user_of_the_group_libvirt_may_do_all_of_it(kind: str, host: Host, images: ImageServer) -> None:
+    entry = provider(kind, block(host, images, host_entry(user=OPERATOR)))
+    (check,) = entry.check()
+    assert check.ready, check.message
+    made = entry.create(tiny_request())
+    assert entry.get(made.provider_id).identity == made.identity
+    entry.delete(made.provider_id)
+    assert host.volumes() == host.complete_bases()
 
 
 def test_a_socket_that_is_not_there_is_named(kind: str, host: Host, images: ImageServer) -> None:
