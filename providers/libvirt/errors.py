@@ -100,6 +100,9 @@ def translate(code: int, text: str, *, host: str, call: str) -> ProviderError:
             return Misconfigured(f"host {host} does not support what its entry asks for", detail=detail)
         case Code.XML_ERROR | Code.XML_INVALID | Code.INVALID_ARGUMENT:
             return InvalidRequest(f"libvirt on host {host} refuses the definition of the instance", detail=detail)
+        case Code.RPC:
+            # What came was no libvirt's, as when a login shell prints a word before the helper runs.
+            return Unreachable(f"the connection to libvirt on host {host} is broken", detail=detail)
         case Code.OPERATION_TIMEOUT:
             return Timeout(f"libvirt on host {host} did not finish in time", detail=detail)
     if "Cannot allocate memory" in text:

@@ -61,7 +61,7 @@ class Domain:
         known = self.described.known_address
         found, failure = self._ask_agent() if self.described.agent_connected else (None, None)
         found = found or self._ask_leases()
-        if found is None and (known is not None or failure is not None):
+        if found is None and known is not None:
             name = self.described.name
             raise Unavailable("the guest's address can't be read", detail=f"{name}: {failure or 'its agent is silent'}")
         if found is not None and found != known:

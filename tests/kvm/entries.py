@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from providers.blocks import LibvirtBlock
 from providers.instances import InstanceRequest, Placement
+from providers.libvirt import checks, driver, sources
 from providers.libvirt.driver import Kvm2Provider, KvmProvider, LibvirtProvider
 from providers.tests.contract import FLEET, make_request
 from tests.kvm.host import SSH_PORT, Host
@@ -55,3 +60,13 @@ def tiny_request(*, image: str = "tiny", zone: str = "", **arguments: Any) -> In
     """For a guest that boots in seconds and only asks DHCP for an address."""
     placement = Placement(zone=zone, machine_type="tiny", image=image)
     return replace(make_request(**arguments), placement=placement)
+
+
+@contextmanager
+def impatience(seconds: float) -> Iterator[None]:
+    """Calls give up after ``seconds``: around a fault alone, as a busy machine may need the real time for the rest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "CALL_SECONDS", seconds)
+        patch.setattr(checks, "CHECK_SECONDS", seconds)
+        patch.setattr(sources, "STALL_SECONDS", seconds)
+        yield

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import shutil
 import signal
@@ -16,6 +17,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SSH_PORT = 2222
+SSHD = ("sshd", "sshd-session", "sshd-auth")
+"""The listener, and what newer versions start for each connection."""
+OPERATOR = "operator"
+"""A user who is in the group libvirt, and nobody otherwise."""
 GATEWAY = "192.168.231.1"
 """The host's address in the guests' network."""
 
@@ -67,7 +72,7 @@ OWN_FOLDERS = {
 
 
 class Host:
-    """One hypervisor, reachable at 127.0.0.1 port SSH_PORT as root with ``key``."""
+    """One hypervisor, reachable at 127.0.0.1 port SSH_PORT as root and as OPERATOR with ``key``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -79,6 +84,7 @@ class Host:
     def start(self) -> None:
         self._take_folders()
         self._hide_kvm()
+        self._add_operator()
         self._make_keys()
         self.start_libvirtd()
         self.start_sshd()
@@ -143,8 +149,7 @@ class Host:
 
     def kill_sshd(self) -> None:
         """The server and every connection it has."""
-        self._kill("sshd")
-        wait_until(lambda: not self._pids_of("sshd"), "sshd to end")
+        wait_until(lambda: not any(self._kill(name) for name in SSHD), "sshd to end")
 
     @contextmanager
     def sshd_down(self) -> Iterator[None]:
@@ -233,6 +238,16 @@ class Host:
             nothing.touch(mode=0)
             run("mount", "--bind", str(nothing), "/dev/kvm")
 
+    def _add_operator(self) -> None:
+        group = grp.getgrnam("libvirt").gr_gid
+        lines = {"passwd": f"{OPERATOR}:x:64000:{group}::/:/bin/sh\n", "shadow": f"{OPERATOR}:*:::::::\n"}
+        for name, line in lines.items():
+            own = self.root / name
+            own.touch(mode=0o600)
+            own.write_text(Path("/etc", name).read_text() + line)
+            shutil.copystat(Path("/etc", name), own)
+            run("mount", "--bind", str(own), f"/etc/{name}")
+
     def _make_keys(self) -> None:
         self.ssh.mkdir()
         generate_key(self.ssh / "host_ed25519")
@@ -253,10 +268,13 @@ class Host:
         self.virsh(f"{kind}-define", str(description))
         self.virsh(f"{kind}-start", name)
 
-    def _kill(self, name: str) -> None:
-        for pid in self._pids_of(name):
+    def _kill(self, name: str) -> bool:
+        """Whether there was one to kill: a server that forks has another meanwhile."""
+        pids = self._pids_of(name)
+        for pid in pids:
             with suppress(ProcessLookupError):  # it may end with another
                 os.kill(pid, signal.SIGKILL)
+        return bool(pids)
 
     @staticmethod
     def _pids_of(name: str) -> list[int]:

@@ -10,7 +10,7 @@ from tests.kvm import entries
 from tests.kvm.host import Host
 from tests.kvm.sources import ImageServer
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 class TestKvm(ProviderContract):

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,17 +25,13 @@ from providers.errors import (
     Unavailable,
 )
 from providers.instances import InstanceState
-from providers.libvirt import checks, driver, sources
 from providers.libvirt.driver import LibvirtProvider
 from providers.libvirt.errors import HostKeyMismatch, KeyUnusable, Timeout, Unreachable
-from tests.kvm.entries import DRIVERS, block, host_entry, provider, tiny_request
-from tests.kvm.host import Host, wait_until
+from tests.kvm.entries import DRIVERS, block, host_entry, impatience, provider, tiny_request
+from tests.kvm.host import OPERATOR, Host, wait_until
 from tests.kvm.sources import ImageServer
 
-CALL_SECONDS = 5.0
-STALL_SECONDS = 2.0
-
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(params=sorted(DRIVERS))
@@ -46,13 +42,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def home(kind: str, host: Host, images: ImageServer) -> LibvirtProvider:
     return provider(kind, block(host, images))
-
-
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "CALL_SECONDS", CALL_SECONDS)
-    monkeypatch.setattr(checks, "CHECK_SECONDS", CALL_SECONDS)
-    monkeypatch.setattr(sources, "STALL_SECONDS", STALL_SECONDS)
 
 
 @pytest.fixture
@@ -70,12 +59,13 @@ def test_a_killed_sshd_is_unavailable_at_once_and_the_next_call_connects_anew(
     home: LibvirtProvider, host: Host
 ) -> None:
     made = home.create(tiny_request())
+    wait_until(lambda: not busy_threads(), "the create to be over")
     with host.frozen(), ThreadPoolExecutor(1) as worker:
         call = worker.submit(home.get, made.provider_id)
-        wait_until(lambda: threading.active_count() > 3, "the call to be under way")
+        wait_until(lambda: "libvirt-deadline" in busy_threads(), "the call to be under way")
         host.kill_sshd()
-        with pytest.raises(Unavailable):
-            call.result(CALL_SECONDS)
+        with pytest.raises(Unreachable):
+            call.result()
     with pytest.raises(Unreachable):
         home.get(made.provider_id)
     host.start_sshd()
@@ -95,7 +85,7 @@ def test_a_host_that_does_not_answer_is_given_up_in_time(
     home: LibvirtProvider, host: Host, fault: Callable[[Host], AbstractContextManager[None]]
 ) -> None:
     made = home.create(tiny_request())
-    with fault(host):
+    with fault(host), impatience(5):
         for call in (lambda: home.get(made.provider_id), lambda: home.delete(made.provider_id)):
             started = time.monotonic()
             with pytest.raises(Unavailable):
@@ -109,17 +99,17 @@ def test_a_host_that_does_not_answer_is_given_up_in_time(
 def test_a_frozen_host_delays_no_other(kind: str, host: Host, images: ImageServer, silent_socket: str) -> None:
     mixed = provider(kind, block(host, images, host_entry(), host_entry("frozen", socket=silent_socket)))
     made = mixed.create(tiny_request(zone="host1"))
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(3) as pool, impatience(15):
         stuck = [pool.submit(mixed.create, tiny_request(zone="frozen")) for _ in range(3)]
-        started = time.monotonic()
         assert mixed.get(made.provider_id).provider_id == made.provider_id
         mixed.delete(made.provider_id)
-        assert time.monotonic() - started < CALL_SECONDS, "while three calls wait for the frozen host"
+        assert not any(call.done() for call in stuck), "three calls still wait for the frozen host"
         for call in stuck:
             with pytest.raises(Timeout):
                 call.result()
-    assert mixed.list().unreachable == ("frozen",)
-    checks = {check.name: check.reason for check in mixed.check()}
+    with impatience(5):
+        assert mixed.list().unreachable == ("frozen",)
+        checks = {check.name: check.reason for check in mixed.check()}
     assert checks == {"host1": "Healthy", "frozen": "Timeout"}
 
 
@@ -156,6 +146,16 @@ def test_an_sshd_that_forwards_no_sockets_is_used_through_the_helper(home: Libvi
     with host.without_forwarding():
         made = home.create(tiny_request())
         home.delete(made.provider_id)
+
+
+def test_a_user_of_the_group_libvirt_may_do_all_of_it(kind: str, host: Host, images: ImageServer) -> None:
+    entry = provider(kind, block(host, images, host_entry(user=OPERATOR)))
+    (check,) = entry.check()
+    assert check.ready, check.message
+    made = entry.create(tiny_request())
+    assert entry.get(made.provider_id).identity == made.identity
+    entry.delete(made.provider_id)
+    assert host.volumes() == host.complete_bases()
 
 
 def test_a_socket_that_is_not_there_is_named(kind: str, host: Host, images: ImageServer) -> None:
@@ -219,7 +219,8 @@ def test_a_bad_source_has_its_own_outcome_and_leaves_nothing(
     entry = provider(kind, block(host, images, images={"bad": bad, "tiny": {"url": images.url("tiny")}}))
     before = host.volumes()
     bystander = entry.create(tiny_request())
-    with pytest.raises(expected, match=says) as refused:
+    silence = impatience(5) if fault == "stalling" else nullcontext()
+    with silence, pytest.raises(expected, match=says) as refused:
         entry.create(tiny_request(image="bad"))
     assert type(refused.value) is expected
     entry.delete(bystander.provider_id)
@@ -254,22 +255,21 @@ def test_a_fetch_whose_worker_was_killed_is_taken_over(
     kind: str, host: Host, images: ImageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = {"url": images.url("slow/tiny"), "firmware": "bios", "sha256": images.sha256("tiny")}
-    configuration = block(host, images, images={"slow": source})
+    # A key of its own: kvm2 would take the base that another test left under the same.
+    configuration = block(host, images, images={"taken-over": source})
     images.half_sent.clear()
     images.let_go.clear()
     worker = subprocess.Popen(
-        [sys.executable, "-m", "tests.kvm.worker", kind, configuration.model_dump_json(by_alias=True)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        [sys.executable, "-m", "tests.kvm.worker", kind, configuration.model_dump_json(by_alias=True)]
     )
-    assert images.half_sent.wait(60)
+    assert images.half_sent.wait(120)
     worker.send_signal(signal.SIGKILL)
     worker.wait(10)
     images.let_go.set()
 
     monkeypatch.setattr("providers.libvirt.images.ABANDONED_SECONDS", 1.0)
     entry = provider(kind, configuration)
-    request = tiny_request(image="slow")
+    request = tiny_request(image="taken-over")
     refused = 0
     deadline = time.monotonic() + 60
     while True:
@@ -360,16 +360,16 @@ def test_kvm_and_kvm2_share_a_pool_and_nothing_in_it(host: Host, images: ImageSe
 
 
 def test_nothing_is_left_after_a_hundred_faults(
-    kind: str, host: Host, images: ImageServer, silent_socket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, host: Host, images: ImageServer, silent_socket: str, tmp_path: Path
 ) -> None:
     """No thread, no descriptor, no temporary file."""
-    monkeypatch.setattr(driver, "CALL_SECONDS", 0.3)
     bad = {fault: {"url": images.url(f"{fault}/tiny")} for fault in ("breaking", "longer", "missing", "page")}
     configuration = block(host, images, images=bad)
     wrong_keys = tmp_path / "known_hosts"
     wrong_keys.write_text("")
+    silent = provider(kind, block(host, images, host_entry(socket=silent_socket), images=bad))
     entries = [
-        provider(kind, block(host, images, host_entry(socket=silent_socket), images=bad)),
+        silent,
         provider(kind, block(host, images, host_entry(socket="/run/nobody"), images=bad)),
         provider(kind, block(host, images, host_entry(port=9), images=bad)),
         provider(kind, block(host, images, host_entry(user="nobody"), images=bad)),
@@ -381,7 +381,8 @@ def test_nothing_is_left_after_a_hundred_faults(
     def fail(number: int) -> None:
         which = number % 10
         entry, image = (entries[which], "breaking") if which < len(entries) else (home, list(bad)[which - len(entries)])
-        with pytest.raises(ProviderError):
+        silence = impatience(0.3) if entry is silent else nullcontext()
+        with silence, pytest.raises(ProviderError):
             entry.create(tiny_request(image=image))
 
     for number in range(10):
@@ -398,7 +399,8 @@ def test_nothing_is_left_after_a_hundred_faults(
 
 
 def busy_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("libvirt")]
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("libvirt") or "process_request" in name]
 
 
 def resources() -> tuple[int, int, int]:

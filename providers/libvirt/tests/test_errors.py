@@ -14,7 +14,7 @@ from providers.errors import (
     QuotaExceeded,
     Unavailable,
 )
-from providers.libvirt.errors import Code, NetworkNotFound, PoolNotFound, Timeout, translate
+from providers.libvirt.errors import Code, NetworkNotFound, PoolNotFound, Timeout, Unreachable, translate
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,7 @@ from providers.libvirt.errors import Code, NetworkNotFound, PoolNotFound, Timeou
         (Code.CONFIG_UNSUPPORTED, "unable to find any firmware", Misconfigured),
         (Code.INVALID_ARGUMENT, "could not get preferred machine", InvalidRequest),
         (Code.OPERATION_TIMEOUT, "cannot acquire state change lock", Timeout),
+        (Code.RPC, "packet 1416128883 bytes received from server too large", Unreachable),
         (Code.SYSTEM_ERROR, "Cannot recv data: Connection reset by peer", Unavailable),
         (4711, "a number of a later libvirt", Unavailable),
     ],
