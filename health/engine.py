@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 from functools import cache
+from pathlib import Path
 
 from django.db import transaction
 
@@ -28,8 +29,8 @@ from proxyfleet.fleet.secrets import Credentials, SecretMissing, credentials_of
 START_WITHIN = timedelta(seconds=20)
 """A batch starts no probe later than this; what is left stays due. So a batch ends, however slow its proxies are."""
 
-_KEPT_DESCRIPTORS = 96
-"""Left of what this process may open: for its own connections, and for name servers, which the resolvers ask."""
+_SPARE_DESCRIPTORS = 64
+"""Left of what this process may still open: for its own connections, and for name servers, which the resolvers ask."""
 
 _FOLD_SECONDS = 0.5
 """How long results gather before they are written: a slow proxy delays nobody's verdict but its own."""
@@ -112,7 +113,12 @@ def _concurrency() -> int:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return settings().health_workers
-    return max(1, min(settings().health_workers, allowed - _KEPT_DESCRIPTORS))
+    return max(1, min(settings().health_workers, allowed - open_descriptors() - _SPARE_DESCRIPTORS))
+
+
+def open_descriptors() -> int:
+    """How many files and sockets this process has open."""
+    return len(list(Path("/dev/fd").iterdir()))
 
 
 def _without_credentials(proxy: Proxy, why: SecretMissing) -> ProbeResult[Measured]:

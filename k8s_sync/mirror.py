@@ -213,7 +213,7 @@ def _check_shown(row: Proxy, obj: Object) -> None:
     """
     wanted = status_of(row, leases=0, targets_cooling=0)
     del wanted["leases"], wanted["targetsCooling"]
-    if not shows(obj.get("status", {}), wanted):
+    if row.published_revision == row.revision and not shows(obj.get("status", {}), wanted):
         Proxy.objects.filter(pk=row.pk, revision=row.revision, published_revision=row.revision).update(
             published_revision=row.revision - 1
         )

@@ -30,6 +30,7 @@ def egress_proxies(count: int) -> Iterator[list[tuple[str, int]]]:
         for handler in handlers:
             handler.cancel()
         await asyncio.gather(*handlers, return_exceptions=True)
+        await asyncio.sleep(0.01)  # transports close their sockets on later turns of the loop
 
     servers = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
     try:

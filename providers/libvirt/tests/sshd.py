@@ -63,7 +63,7 @@ class Sshd:
             for key in self.host_keys:
                 transport.add_server_key(key)
             self._transports.append(transport)
-            with contextlib.suppress(paramiko.SSHException, EOFError):
+            with contextlib.suppress(paramiko.SSHException, EOFError, OSError):  # the client refused and went
                 transport.start_server(server=_Server(self, transport))
 
 

@@ -59,12 +59,17 @@ def connect(bridge: Bridge) -> socket.socket:
 
 def echo(bridge: Bridge, sent: bytes) -> bytes:
     with connect(bridge) as connection:
-        threading.Thread(target=connection.sendall, args=(sent,), daemon=True).start()
+        threading.Thread(target=_send, args=(connection, sent), daemon=True).start()
         received = b""
         with contextlib.suppress(ConnectionResetError):  # what was sent was never read
             while len(received) < len(sent) and (data := connection.recv(1 << 16)):
                 received += data
         return received
+
+
+def _send(connection: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # nobody reads any more
+        connection.sendall(data)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
