@@ -165,7 +165,7 @@ def test_fifty_creates_at_once_keep_within_a_rate_limit(world: World, gce: GceBa
         try:
             driver.create(entry[1])
         except Unavailable as error:
-            return error.retry_after
+            return error.retry_after or 5  # a busy machine may not answer in time
         return None
 
     with ThreadPoolExecutor(50) as pool:

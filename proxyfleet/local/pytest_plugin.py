@@ -13,6 +13,9 @@ import pytest
 
 from proxyfleet.local.scratch import scratch_deployment
 
+BROKER_DATABASES = 16
+"""Valkey's, by default."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
@@ -23,6 +26,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     stack = ExitStack()
     early_config.add_cleanup(stack.close)
     stack.enter_context(scratch_deployment(os.environ))
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        # PostgreSQL's tests have a database for each worker; the messages of one are nothing for the others either.
+        number = int(worker.removeprefix("gw")) % (BROKER_DATABASES - 1) + 1
+        os.environ["PROXYFLEET_BROKER_URL"] += f"?virtual_host={number}"
 
 
 def _terminate(*_: object) -> None:

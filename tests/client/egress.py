@@ -26,11 +26,12 @@ def egress_proxies(count: int) -> Iterator[list[tuple[str, int]]]:
     async def stop(servers: list[asyncio.Server]) -> None:
         for server in servers:
             server.close()
+        await asyncio.sleep(0.05)  # who has just connected has a handler by then, which closes what it got
         handlers = asyncio.all_tasks() - {asyncio.current_task()}
         for handler in handlers:
             handler.cancel()
         await asyncio.gather(*handlers, return_exceptions=True)
-        await asyncio.sleep(0.01)  # transports close their sockets on later turns of the loop
+        await asyncio.sleep(0.05)  # transports close their sockets on later turns of the loop
 
     servers = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
     try:
@@ -46,6 +47,7 @@ async def _listen(address: str) -> asyncio.Server:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             await _forward(reader, writer, address)
+            await writer.drain()
         writer.close()
 
     return await asyncio.start_server(serve, address)
@@ -69,7 +71,7 @@ async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, a
     finally:
         for one_way in both_ways:
             one_way.cancel()
-        to_target.close()
+        to_target.transport.abort()
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
