@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from tests.client.serving import QuietHandler, serving
 
 
 @contextmanager
@@ -19,59 +20,74 @@ def egress_proxies(count: int) -> Iterator[list[tuple[str, int]]]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-
-    async def start() -> list[asyncio.Server]:
-        return [await _listen(f"127.0.1.{number + 1}") for number in range(count)]
-
-    async def stop(servers: list[asyncio.Server]) -> None:
-        for server in servers:
-            server.close()
-        await asyncio.sleep(0.05)  # who has just connected has a handler by then, which closes what it got
-        handlers = asyncio.all_tasks() - {asyncio.current_task()}
-        for handler in handlers:
-            handler.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
-        await asyncio.sleep(0.05)  # transports close their sockets on later turns of the loop
-
-    servers = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+    proxies = [_EgressProxy(f"127.0.1.{number + 1}") for number in range(count)]
     try:
-        yield [server.sockets[0].getsockname()[:2] for server in servers]
+        yield [asyncio.run_coroutine_threadsafe(proxy.start(), loop).result(10) for proxy in proxies]
     finally:
-        asyncio.run_coroutine_threadsafe(stop(servers), loop).result(10)
+        for proxy in proxies:
+            asyncio.run_coroutine_threadsafe(proxy.stop(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-async def _listen(address: str) -> asyncio.Server:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            await _forward(reader, writer, address)
-            await writer.drain()
+class _EgressProxy:
+    """Serves one tunnel, or one plain request, a connection."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._connections: list[asyncio.StreamWriter] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> tuple[str, int]:
+        self._server = await asyncio.start_server(self._accept, self._address)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def stop(self) -> None:
+        """Nothing of it is open when it returns."""
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in self._connections:
+            connection.transport.abort()
+        await asyncio.gather(*(writer.wait_closed() for writer in self._connections), return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """No coroutine, which would be known only once it begins."""
+        self._connections.append(writer)
+        self._tasks.append(asyncio.create_task(self._serve(reader, writer)))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await self._forward(reader, writer)
         writer.close()
 
-    return await asyncio.start_server(serve, address)
-
-
-async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:
-    """One tunnel, or one plain request: the connection ends with it."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    method, url, version = head.split(b"\r\n", 1)[0].decode().split(" ")
-    target = urlsplit(f"//{url}" if method == "CONNECT" else url)
-    upstream, to_target = await asyncio.open_connection(target.hostname, target.port or 80, local_addr=(address, 0))
-    if method == "CONNECT":
-        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-    else:
-        path = target._replace(scheme="", netloc="").geturl() or "/"
-        lines = [line for line in head.split(b"\r\n")[1:-2] if not line.lower().startswith((b"proxy-", b"connection:"))]
-        to_target.write(b"\r\n".join([f"{method} {path} {version}".encode(), *lines, b"Connection: close", b"", b""]))
-    both_ways = [asyncio.create_task(_copy(reader, to_target)), asyncio.create_task(_copy(upstream, writer))]
-    try:
-        await asyncio.wait(both_ways, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for one_way in both_ways:
-            one_way.cancel()
-        to_target.transport.abort()
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, url, version = head.split(b"\r\n", 1)[0].decode().split(" ")
+        target = urlsplit(f"//{url}" if method == "CONNECT" else url)
+        upstream, to_target = await asyncio.open_connection(
+            target.hostname, target.port or 80, local_addr=(self._address, 0)
+        )
+        self._connections.append(to_target)
+        if method == "CONNECT":
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        else:
+            path = target._replace(scheme="", netloc="").geturl() or "/"
+            hop_by_hop = (b"proxy-", b"connection:")
+            lines = [line for line in head.split(b"\r\n")[1:-2] if not line.lower().startswith(hop_by_hop)]
+            first = f"{method} {path} {version}".encode()
+            to_target.write(b"\r\n".join([first, *lines, b"Connection: close", b"", b""]))
+        both_ways = [asyncio.create_task(_copy(reader, to_target)), asyncio.create_task(_copy(upstream, writer))]
+        try:
+            await asyncio.wait(both_ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one_way in both_ways:
+                one_way.cancel()
+            await asyncio.gather(*both_ways, return_exceptions=True)
+            to_target.close()
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -119,8 +135,8 @@ class Site:
 def site_that_bans(*, pages: int = 1, allowed: int = 1_000_000, ban_seconds: float = 0) -> Iterator[Site]:
     site = Site(pages, allowed, ban_seconds)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802  the name is http.server's
             status = 200 if site.admits(self.client_address[0]) else 429
             body = site.page(int(self.path.strip("/") or 0)) if status == 200 else b"Too many requests"
             self.send_response(status)
@@ -129,17 +145,6 @@ def site_that_bans(*, pages: int = 1, allowed: int = 1_000_000, ban_seconds: flo
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name is http.server's
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    site.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Handler) as url:
+        site.url = url
         yield site
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

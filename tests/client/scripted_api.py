@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.client.serving import QuietHandler, serving
 
 Answer = tuple[int, Mapping[str, Any] | None, Mapping[str, str]]
 """Status, body and headers."""
@@ -65,7 +66,7 @@ _USUAL: Mapping[str, Answer] = {"POST leases": (201, LEASE, {}), "POST leases/01
 def scripted_api() -> Iterator[Script]:
     script = Script()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:
@@ -89,17 +90,6 @@ def scripted_api() -> Iterator[Script]:
 
         do_GET = do_POST = do_DELETE = _serve  # noqa: N815  the names are http.server's
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name is http.server's
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    script.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Handler) as url:
+        script.url = url
         yield script
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

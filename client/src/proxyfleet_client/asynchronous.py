@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Collection
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +11,7 @@ from typing import Any, Self
 import httpx
 
 from proxyfleet_client import calls
+from proxyfleet_client.access import Access
 from proxyfleet_client.calls import Call, Pause, Reply, Selector
 from proxyfleet_client.errors import FleetError, Refused, Unreachable
 from proxyfleet_client.leases import HeldLease
@@ -77,7 +77,7 @@ class AsyncLease(HeldLease):
                 self.renewal_failed(problem)
 
 
-class AsyncFleet:
+class AsyncFleet(Access):
     """The API of a fleet. Keeps its connections until it is closed; belongs to one event loop."""
 
     def __init__(
@@ -88,20 +88,10 @@ class AsyncFleet:
         patience: float = calls.PATIENCE_SECONDS,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        """``api`` is where the API listens, as ``http://localhost:8090``; ``http`` replaces the HTTP client.
-
-        ``patience`` is how many seconds a call is tried again while the API does not answer, or asks for time.
-        """
+        """As Access says; ``http`` replaces the HTTP client."""
+        super().__init__(api, token, patience=patience)
         # What the environment says of proxies is meant for targets.
         self._http = http or httpx.AsyncClient(timeout=calls.CALL_SECONDS, trust_env=False)
-        self._api = f"{api.rstrip('/')}/v1/"
-        self._patience = patience
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-
-    @classmethod
-    def from_environment(cls) -> Self:
-        """Of ``PROXYFLEET_API`` and ``PROXYFLEET_TOKEN``. Raises KeyError when the first is not set."""
-        return cls(os.environ["PROXYFLEET_API"], os.environ.get("PROXYFLEET_TOKEN"))
 
     def lease(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Collection
 from types import TracebackType
@@ -12,6 +11,7 @@ from typing import Any, Self
 import httpx
 
 from proxyfleet_client import calls
+from proxyfleet_client.access import Access
 from proxyfleet_client.calls import Call, Pause, Reply, Selector
 from proxyfleet_client.errors import FleetError
 from proxyfleet_client.leases import HeldLease
@@ -58,7 +58,7 @@ class Lease(HeldLease):
             logger.warning("Lease %s was not released, and will expire: %s", self, problem)
 
 
-class Fleet:
+class Fleet(Access):
     """The API of a fleet. Safe to share between threads; keeps its connections until it is closed."""
 
     def __init__(
@@ -69,21 +69,11 @@ class Fleet:
         patience: float = calls.PATIENCE_SECONDS,
         http: httpx.Client | None = None,
     ) -> None:
-        """``api`` is where the API listens, as ``http://localhost:8090``; ``http`` replaces the HTTP client.
-
-        ``patience`` is how many seconds a call is tried again while the API does not answer, or asks for time.
-        """
+        """As Access says; ``http`` replaces the HTTP client."""
+        super().__init__(api, token, patience=patience)
         # What the environment says of proxies is meant for targets.
         self._http = http or httpx.Client(timeout=calls.CALL_SECONDS, trust_env=False)
-        self._api = f"{api.rstrip('/')}/v1/"
-        self._patience = patience
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.renewer = Renewer(self)
-
-    @classmethod
-    def from_environment(cls) -> Self:
-        """Of ``PROXYFLEET_API`` and ``PROXYFLEET_TOKEN``. Raises KeyError when the first is not set."""
-        return cls(os.environ["PROXYFLEET_API"], os.environ.get("PROXYFLEET_TOKEN"))
 
     def lease(
         self,
