@@ -65,6 +65,11 @@ class Settings(BaseSettings):
     state_dir: Path = Field(
         default=Path("var"), description="Where this machine keeps state: the process provider's instances."
     )
+    alive_file: Path | None = Field(
+        default=None,
+        description="Touched every few seconds by a worker or beat whose loop turns: for the liveness probe of a "
+        "container. A worker without a broker removes it. None means no file.",
+    )
     discovery_addr: str = Field(
         default=":8090", description="Where the API, the admin and /metrics listen: [host]:port."
     )
