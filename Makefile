@@ -17,7 +17,7 @@ KVM := $(call stamp,requirements-kvm.txt)
 WITH_SERVERS := python -m proxyfleet.local exec
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-node test-kvm test-long bench lint format lock cluster-up cluster-node-up cluster-down browser cluster-tools cluster-node-tools seed-tools kvm-packages install uninstall deploy undeploy dev-secret kvm-ssh-secret proxmox-token-secret audit
+.PHONY: help run test test-node test-kvm test-long bench lint docs format lock cluster-up cluster-node-up cluster-down browser cluster-tools cluster-node-tools seed-tools kvm-packages install uninstall deploy undeploy dev-secret kvm-ssh-secret proxmox-token-secret audit
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ lint: $(DEV) ## Run the checks only
 	$(WITH_SERVERS) mypy .
 	$(WITH_SERVERS) python manage.py makemigrations --check
 	$(WITH_SERVERS) python manage.py check --deploy --fail-level WARNING
+
+docs: $(DEV) ## Write docs/settings.md anew
+	$(WITH_SERVERS) python manage.py settings --markdown > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
 
 format: $(DEV) ## Format the code and fix what can be fixed
 	ruff format

@@ -117,6 +117,11 @@ class Settings(BaseSettings):
         default=None,
         description="Certificates that probes trust besides the system's, as PEM: for a target of your own.",
     )
+    refuse_private_addresses: bool = Field(
+        default=False,
+        description="External hosts and probe URLs must be public: those who may declare proxies can't look into the "
+        "private network. Link-local and cloud-metadata addresses are refused in any case.",
+    )
     probe_interval: Interval = Field(default=1, description="How often beat asks which proxies are due for a probe.")
     health_workers: int = Field(
         default=256, ge=1, le=65_536, description="Probes of one provider that run at the same time."
