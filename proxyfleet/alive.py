@@ -28,7 +28,7 @@ def tell_no_more() -> None:
         file.unlink(missing_ok=True)
 
 
-class Alive(bootsteps.StartStopStep):  # type: ignore[misc]  # celery ships no types for it
+class Alive(bootsteps.StartStopStep):
     """A part of the worker's consumer: begun when the broker is connected, ended when it is lost."""
 
     requires = ("celery.worker.consumer.connection:Connection",)

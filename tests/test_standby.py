@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -81,7 +82,7 @@ class Senders:
 
     def __init__(self) -> None:
         self._connection = current_app.connection_for_read()
-        self._queue = self._connection.SimpleQueue(DEFAULT_QUEUE)
+        self._queue: Any = self._connection.SimpleQueue(DEFAULT_QUEUE)
         self.forget()
 
     def next(self) -> int:

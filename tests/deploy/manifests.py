@@ -22,7 +22,7 @@ Manifest = dict[str, Any]
 
 @cache
 def rendered(overlay: str) -> str:
-    command = [binaries.find(Program.KUBECTL), "kustomize", DEPLOY / "overlays" / overlay]
+    command = [str(binaries.find(Program.KUBECTL)), "kustomize", str(DEPLOY / "overlays" / overlay)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

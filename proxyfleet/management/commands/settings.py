@@ -43,8 +43,8 @@ class Command(BaseCommand):
 HEADING = """\
 # Settings
 
-Every setting is an environment variable. A missing or bad one stops the start and is named. An empty one counts as unset.
-Durations are in seconds. `manage.py settings` shows the values that a process sees, with the secrets masked.
+Every setting is an environment variable. A missing or bad one stops the start and is named. An empty one counts as
+unset. Durations are in seconds. `manage.py settings` shows the values that a process sees, with the secrets masked.
 
 Made from `proxyfleet/conf.py` by `make docs`.
 
