@@ -101,7 +101,7 @@ def test_history_is_kept_for_its_time(prober: RecordingProber) -> None:
     assert [model.objects.count() for model in (EndedLease, Report, Cooldown, IdempotencyKey)] == [1, 1, 0, 0]
     prune(NOW + timedelta(days=settings().event_retention_days, seconds=1))
     assert [model.objects.count() for model in (EndedLease, Report)] == [0, 0]
-    assert list(Lease.objects.all()) == [reported]
+    assert [lease.id for lease in Lease.objects.all()] == [reported.id]
 
 
 @pytest.mark.django_db
