@@ -6,13 +6,22 @@ from collections.abc import Iterable
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from django.core.handlers.wsgi import WSGIHandler
+from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
 
 from bench.calls import NOOP
 from proxyfleet.wsgi import application as product
 
+
+class _Handler(WSGIHandler):
+    def get_response(self, request: HttpRequest) -> HttpResponse:
+        response: HttpResponse = super().get_response(request)
+        response.headers.setdefault("Content-Length", str(len(response.content)))  # else it is sent in chunks
+        return response
+
+
 with override_settings(MIDDLEWARE=[]):
-    _noop = WSGIHandler()
+    _noop = _Handler()
 
 
 def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
