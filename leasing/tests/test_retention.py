@@ -52,7 +52,12 @@ def test_all_that_is_old_goes_in_steps_of_bounded_size(monkeypatch: pytest.Monke
 def test_what_there_is_no_time_for_is_left_for_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "BATCH", 10)
     make_history(25)
-    assert [steps.delete_before(NOW, EndedLease, "ended_at", has_time=lambda: False) for _ in range(4)] == [10, 10, 5, 0]
+    assert [steps.delete_before(NOW, EndedLease, "ended_at", has_time=lambda: False) for _ in range(4)] == [
+        10,
+        10,
+        5,
+        0,
+    ]
 
 
 @pytest.mark.django_db(transaction=True)
