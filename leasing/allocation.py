@@ -102,6 +102,7 @@ with taken as (
 
 _SHOWN = {"id", "namespace", "name", "attributes", "address", "address_port", "port", "egress_ip"} | {
     "phase",
+    "credentials_secret_name",
     "verdict",
     "probed_serial",
     "instance_serial",
