@@ -46,6 +46,7 @@ class Notes:
 @dataclass(frozen=True, slots=True)
 class Answer:
     status: int
+    headers: Mapping[str, str]
     content: bytes
 
     @property
@@ -59,9 +60,10 @@ class Client:
     A plain one: thirty-two of them share a processor with the servers that they are to keep busy.
     """
 
-    def __init__(self, addresses: list[Address], number: int = 0) -> None:
+    def __init__(self, addresses: list[Address], number: int = 0, *, token: str = TOKEN) -> None:
         self._connections = [HTTPConnection(address.host, address.port, timeout=60) for address in addresses]
         self._number = number % len(addresses)
+        self._token = token
 
     def lease(self, **wish: object) -> Answer:
         return self._call("POST", "", wish, {"Idempotency-Key": str(uuid.uuid4())})
@@ -83,7 +85,7 @@ class Client:
             connection.close()
 
     def _call(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Answer:
-        sent = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json", **(headers or {})}
+        sent = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **(headers or {})}
         content = None if body is None else json.dumps(body)
         # Once more at each, as a connection that was kept may belong to a process that died since.
         for _ in range(2 * len(self._connections)):
@@ -91,7 +93,7 @@ class Client:
             try:
                 connection.request(method, f"/v1/leases{path}", content, sent)
                 response = connection.getresponse()
-                return Answer(response.status, response.read())
+                return Answer(response.status, response.headers, response.read())
             except (HTTPException, ConnectionError):
                 connection.close()
                 self._number = (self._number + 1) % len(self._connections)
