@@ -67,7 +67,9 @@ class Reflector:
         """Returns after ``stop``."""
         while not self._stopped.is_set():
             try:
-                if not self._position:
+                if self._position:
+                    self._check_position()
+                else:
                     self._list()
                 self._follow()
             except Gone as error:
@@ -92,6 +94,14 @@ class Reflector:
         self._listed()
         self._position = listing.resource_version
         self._has_listed.set()
+
+    def _check_position(self) -> None:
+        """Raises Gone when it lies ahead of the server, which was restored from a backup: a watch from there would hear
+        nothing until the server has come as far again.
+        """
+        newest = self._api.newest_version(self._kind, namespace=self._namespace, labels=self._labels)
+        if newest < int(self._position):
+            raise Gone(f"the cluster is at the resourceVersion {newest}, and was at {self._position} before")
 
     def _follow(self) -> None:
         opened = self._api.watch(
