@@ -67,8 +67,8 @@ cluster-down: $(DEV) ## End both and remove their data
 	@python -m tests.cluster down
 
 audit: $(DEV) ## Ask the advisory service about every pinned dependency; takes internet
-	pip-audit --require-hashes --disable-pip -r requirements.txt
-	pip-audit --require-hashes --disable-pip -r requirements-dev.txt
+	pip-audit --strict --require-hashes --disable-pip -r requirements.txt
+	pip-audit --strict --require-hashes --disable-pip -r requirements-dev.txt
 
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 pyproject.toml
 

@@ -125,7 +125,7 @@ def test_no_process_complains(deployed: Deployed) -> None:
 
 
 def test_it_says_that_the_api_is_open_while_there_is_no_token(deployed: Deployed) -> None:
-    assert "open" in deployed.kubectl("logs", "deployment/web")
+    assert "THE API IS OPEN" in deployed.kubectl("logs", "deployment/web")
 
 
 def test_a_lease_outlives_new_pods_of_every_process(deployed: Deployed, proxies: str) -> None:
