@@ -7,8 +7,10 @@ from typing import Any
 
 import yaml
 
+from proxyfleet.conf import settings
 from proxyfleet.fleet.admin.badges import badge, health_badge, state_badges
 from proxyfleet.fleet.models import Origin, Proxy, ProxyEvent
+from proxyfleet.fleet.operations import OwnedByTheCluster
 from proxyfleet.fleet.ports import ports
 
 EVENTS_PER_PAGE = 25
@@ -62,6 +64,7 @@ def _facts(proxy: Proxy) -> list[tuple[str, Any]]:
     ]
     sometimes = [
         ("In the cluster", f"kubectl describe px {proxy.name} --namespace {proxy.namespace}" if of_cluster else ""),
+        ("Read-only", OwnedByTheCluster(proxy) if of_cluster and not settings().cluster_sync else ""),
         ("Deletion asked for", proxy.deletion_requested_at),
         ("Draining since", proxy.draining_since),
         ("Errors since", proxy.error_since),
