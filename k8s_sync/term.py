@@ -82,7 +82,7 @@ class Term:
         return "; ".join(found)
 
     def start(self) -> None:
-        """Raises AnotherCluster, and Unreachable when it may be tried again; nothing runs then."""
+        """Raises AnotherCluster, and Unreachable or django.db.Error when it may be tried again; nothing runs then."""
         try:
             confirm_cluster(self._api)
         finally:
