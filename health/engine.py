@@ -140,6 +140,7 @@ def _request(proxy: Proxy, credentials: Mapping[int, Credentials | SecretMissing
         timeout_seconds=proxy.health_timeout_seconds,
         expected_status=frozenset(proxy.expected_status) or None,
         credentials=ProxyCredentials(known.username, known.password) if isinstance(known, Credentials) else None,
+        public_names=settings().refuse_private_addresses,
     )
 
 

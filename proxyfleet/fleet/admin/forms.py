@@ -16,6 +16,7 @@ from unfold.widgets import (
 )
 
 from proxyfleet.conf import settings
+from proxyfleet.fleet.admission import admit
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.spec import InvalidSpec, Mode, ProxySpec, check_identity
 
@@ -210,7 +211,7 @@ class ProxyForm(forms.Form):
         values: dict[str, Any] = super().clean() or self.cleaned_data
         if {"namespace", "name"} <= values.keys():
             self._check(lambda: check_identity(values["namespace"], values["name"]))
-        self._check(lambda: ProxySpec.parse(self.declared()))
+        self._check(lambda: admit(self.declared()))
         return values
 
     def _check(self, rule: Callable[[], object]) -> None:
