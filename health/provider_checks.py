@@ -17,6 +17,7 @@ from providers.errors import ProviderError
 from providers.instances import TargetCheck
 from providers.registry import Providers
 from proxyfleet.fleet.models import ProviderState
+from proxyfleet.observability import metrics
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,9 @@ def check_provider(entry: str, known: Providers, now: datetime, *, timeout: floa
     """
     known.entry(entry)
     state = ProviderState.objects.filter(entry=entry).first() or ProviderState(entry=entry)
-    found, in_time = _ask(entry, known, timeout)
+    with metrics.timed(metrics.provider_check_duration.labels(entry).observe):
+        found, in_time = _ask(entry, known, timeout)
+    metrics.provider_check_timestamp.labels(entry).set(now.timestamp())
     if not in_time:
         silent = {target["name"] for target in state.check_targets} - {target.name for target in found}
         message = f"no answer within {timeout:g} s"

@@ -5,6 +5,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 from leasing.api import problems
+from proxyfleet import scrape
 from proxyfleet.fleet import views
 
 urlpatterns = [
@@ -13,6 +14,7 @@ urlpatterns = [
     path("v1/", include("leasing.api.urls")),
     path("healthz", views.healthz),
     path("readyz", views.readyz),
+    path("metrics", scrape.metrics),
 ]
 
 handler400 = problems.bad_request

@@ -17,15 +17,19 @@ from django.utils import timezone  # noqa: E402
 from leasing.access import prepare_access  # noqa: E402
 from leasing.api.handler import ApiHandler, is_for_api  # noqa: E402
 from proxyfleet.conf import settings  # noqa: E402
+from proxyfleet.observability import exposition, listener  # noqa: E402
 
 _api = ApiHandler()
 
 
 def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    serve = _api if is_for_api(environ["PATH_INFO"]) else _site
+    path = environ["PATH_INFO"]
+    # Prometheus names this process by its address, which is no host of the site's.
+    serve = _api if is_for_api(path) or path == exposition.PATH else _site
     return serve(environ, start_response)
 
 
+listener.start_counting()
 _token = settings().discovery_token
 prepare_access(_token.get_secret_value() if _token else None, now=timezone.now())
 connection.close()  # the threads that serve requests open their own

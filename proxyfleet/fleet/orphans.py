@@ -15,6 +15,7 @@ from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.completeness import MirrorIncomplete, require_complete_mirror
 from proxyfleet.fleet.models import EventKind, ProviderState, Proxy, ProxyEvent
 from proxyfleet.fleet.strays import find_strays, is_stray
+from proxyfleet.observability import metrics
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ def collect_orphans(
             found.append(_report(stray, "left", "this sweep's time was up"))
         else:
             found.append(_delete(stray, provider, now, min_age))
+    metrics.gc_deleted.labels(entry).inc(sum(orphan.action == "deleted" for orphan in found))
     if not dry_run:
         ProviderState.objects.update_or_create(
             entry=entry,

@@ -24,6 +24,7 @@ from proxyfleet.conf import Settings, settings
 from proxyfleet.fleet import readiness
 from proxyfleet.fleet.backends import providers
 from proxyfleet.local.addresses import Address
+from proxyfleet.observability import listener
 
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -50,6 +51,7 @@ class Command(BaseCommand):
             address = Address.parse(conf.sync_addr)
         except (ClusterError, ValueError) as error:
             raise CommandError(str(error)) from error
+        listener.start_counting()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: bridge.stop())
         with ExitStack() as stack:
