@@ -8,6 +8,7 @@ the folder tells; processes on one machine may share it.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import itertools
 import logging
@@ -76,6 +77,7 @@ class _State:
             file.close()
         if self._slot is not None:
             os.close(self._slot)
+        self.files = self._slot = None
 
 
 def _take(place: Path) -> tuple[int, int]:
@@ -173,5 +175,11 @@ def _after_fork() -> None:
     inherited.leave()
 
 
+def _at_exit() -> None:
+    with _state.lock:
+        _state.leave()
+
+
 os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)
 values.ValueClass = SlotValue
