@@ -137,6 +137,12 @@ class Settings(BaseSettings):
         description="Requests a second that a token may make of each web process, where it has no limit of its own; "
         "empty: as many as it likes.",
     )
+    log_format: Annotated[str, Field(pattern=r"^(json|text)$")] = Field(
+        default="json", description="json: one object a line; text: for a person. `make run` on a terminal writes text."
+    )
+    log_level: Annotated[str, Field(pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")] = Field(
+        default="INFO", description="DEBUG, INFO, WARNING or ERROR: what is less grave is not logged."
+    )
     metrics_addr: str | None = Field(
         default=None,
         description="Where a worker or beat answers /metrics: [host]:port; none: nowhere. The web process and the "

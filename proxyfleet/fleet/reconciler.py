@@ -55,6 +55,8 @@ def _step(held: Claim, providers: Providers, now: datetime) -> tuple[str, str]:
         claims.apply(held, before, now=now, keep=True)
     try:
         outcome = _act(action, held.proxy, snapshot, user_data, providers)
+        if isinstance(action, CreateInstance | DeleteInstance | SweepStrays):
+            logger.info("%s: %s is done", held.proxy, type(action).__name__)
     except ProviderError as error:
         logger.warning("%s: %s failed: %s", held.proxy, type(action).__name__, error.detail)
         outcome = error
