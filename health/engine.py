@@ -26,7 +26,7 @@ from proxyfleet.fleet.backends import lane_of, providers
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.queues import queue_of
 from proxyfleet.fleet.secrets import Credentials, SecretMissing, credentials_of
-from proxyfleet.observability import metrics
+from proxyfleet.observability import metrics, tracing
 
 START_WITHIN = timedelta(seconds=20)
 """A batch starts no probe later than this; what is left stays due. So a batch ends, however slow its proxies are."""
@@ -116,7 +116,10 @@ def _count(results: Iterable[ProbeResult[Measured]], entries: Mapping[int, str])
     for result in results:
         metrics.healthchecks.labels(entries[result.key.proxy_id], result.outcome.value).inc()
         if result.seconds:  # nothing was tried without
-            metrics.healthcheck_duration.observe(sum(result.seconds.values()))
+            metrics.healthcheck_duration.observe(seconds := sum(result.seconds.values()))
+            if settings().trace_health_probes:
+                outcome = {"outcome": result.outcome.value, "stage": result.stage.value}
+                tracing.ended_span("probe", seconds, proxy=str(result.key.proxy_id), **outcome)
 
 
 def _concurrency() -> int:

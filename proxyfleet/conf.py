@@ -156,6 +156,9 @@ class Settings(BaseSettings):
     metrics_token: SecretStr | None = Field(
         default=None, description="What Prometheus must send as a bearer token to see /metrics; none: anyone may look."
     )
+    trace_health_probes: bool = Field(
+        default=False, description="Where traces are sent, also trace every probe: many, and seldom of interest."
+    )
     event_retention_days: int = Field(
         default=30, ge=1, le=36_600, description="Events and ended leases older than this are deleted."
     )

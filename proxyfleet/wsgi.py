@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from wsgiref.types import StartResponse, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from django.core.wsgi import get_wsgi_application
 
@@ -17,18 +17,19 @@ from django.utils import timezone  # noqa: E402
 from leasing.access import prepare_access  # noqa: E402
 from leasing.api.handler import ApiHandler, is_for_api  # noqa: E402
 from proxyfleet.conf import settings  # noqa: E402
-from proxyfleet.observability import exposition, listener  # noqa: E402
+from proxyfleet.observability import exposition, listener, tracing  # noqa: E402
 
 _api = ApiHandler()
 
 
-def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+def _serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
     path = environ["PATH_INFO"]
     # Prometheus names this process by its address, which is no host of the site's.
     serve = _api if is_for_api(path) or path == exposition.PATH else _site
     return serve(environ, start_response)
 
 
+application: WSGIApplication = tracing.traced(_serve) if tracing.start("web") else _serve
 listener.start_counting()
 _token = settings().discovery_token
 prepare_access(_token.get_secret_value() if _token else None, now=timezone.now())

@@ -1,4 +1,4 @@
-"""Providers whose calls are measured, whoever makes them."""
+"""Providers whose calls are measured and traced, whoever makes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from providers.base import Provider
 from providers.errors import ProviderError
 from providers.instances import Instance, InstanceList, InstanceRequest, TargetCheck
 from providers.registry import Providers
-from proxyfleet.observability import metrics
+from proxyfleet.observability import metrics, tracing
 
 
 class ObservedProviders(Providers):
@@ -49,7 +49,10 @@ class _Observed:
     @contextmanager
     def _call(self, call: str) -> Iterator[None]:
         result = "error"
-        with metrics.timed(lambda seconds: metrics.provider_calls.labels(self._entry, call, result).observe(seconds)):
+        with (
+            tracing.span(f"provider {call}", provider=self._entry),
+            metrics.timed(lambda seconds: metrics.provider_calls.labels(self._entry, call, result).observe(seconds)),
+        ):
             try:
                 yield
             except ProviderError as error:

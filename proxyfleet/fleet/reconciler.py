@@ -21,7 +21,7 @@ from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.outcomes import Outcome, conclude, prepare
 from proxyfleet.fleet.phases import Phase
 from proxyfleet.fleet.ports import ports
-from proxyfleet.observability import metrics
+from proxyfleet.observability import metrics, tracing
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +33,12 @@ def reconcile(held: Claim, providers: Providers, now: datetime) -> None:
     """
     entry, action, result = held.proxy.lane or EXTERNAL, "Unknown", "error"
     try:
-        with metrics.timed(metrics.reconcile_duration.observe):
+        with (
+            tracing.span("reconcile", proxy=str(held.proxy), provider=entry) as span,
+            metrics.timed(metrics.reconcile_duration.observe),
+        ):
             action, result = _step(held, providers, now)
+            span.set_attributes({"action": action, "result": result})
     except ClaimLost as lost:
         result = "ClaimLost"
         logger.info("Dropped a late result: %s", lost)

@@ -46,8 +46,9 @@ class _Counted(Collector):
     def collect(self) -> Iterable[Metric]:
         slots.join()
         found = {metric.name: metric for metric in MultiProcessCollector(None, path=str(slots.folder())).collect()}
-        for defined in metrics.COUNTED.collect():
-            yield found.get(defined.name, Metric(defined.name, defined.documentation, defined.type))
+        for metric in metrics.COUNTED:
+            for defined in metric.describe():
+                yield found.get(defined.name, defined)
 
 
 def _is_bearer(authorization: str, token: str) -> bool:

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 # Before the first metric is made: it says where they count.
 from proxyfleet.observability import slots as slots
 
-COUNTED = CollectorRegistry(auto_describe=False)
 READ: list[Reading] = []
 
 
@@ -44,56 +43,70 @@ healthchecks = Counter(
     "proxyfleet_healthcheck_total",
     "Probes of proxies, by what came of each.",
     ["provider", "outcome"],
-    registry=COUNTED,
+    registry=None,
 )
 healthcheck_duration = Histogram(
     "proxyfleet_healthcheck_duration_seconds",
     "Time that a probe took, from the proxy's name to the last byte.",
     buckets=PROBE_SECONDS,
-    registry=COUNTED,
+    registry=None,
 )
 lease_requests = Counter(
-    "proxyfleet_lease_requests_total", "Requests for leases, by what became of each.", ["outcome"], registry=COUNTED
+    "proxyfleet_lease_requests_total", "Requests for leases, by what became of each.", ["outcome"], registry=None
 )
-reports = Counter("proxyfleet_reports_total", "Reports on leases, by their result.", ["result"], registry=COUNTED)
+reports = Counter("proxyfleet_reports_total", "Reports on leases, by their result.", ["result"], registry=None)
 reconciles = Counter(
     "proxyfleet_reconcile_total",
     "Steps of the reconciler, each of one proxy, by what was done and what came of it.",
     ["provider", "action", "result"],
-    registry=COUNTED,
+    registry=None,
 )
 reconcile_duration = Histogram(
     "proxyfleet_reconcile_duration_seconds",
     "Time that a step of the reconciler took, the provider's calls included.",
     buckets=CALL_SECONDS,
-    registry=COUNTED,
+    registry=None,
 )
 provider_calls = Histogram(
     "proxyfleet_provider_call_duration_seconds",
     "Time that a call of a provider's driver took.",
     ["provider", "call", "result"],
     buckets=CALL_SECONDS,
-    registry=COUNTED,
+    registry=None,
 )
 provider_check_duration = Histogram(
     "proxyfleet_provider_check_duration_seconds",
     "Time that a check of a provider entry took; a silent one is given up at its timeout.",
     ["provider"],
     buckets=PROBE_SECONDS,
-    registry=COUNTED,
+    registry=None,
 )
 provider_check_timestamp = Gauge(
     "proxyfleet_provider_check_timestamp_seconds",
     "When a provider entry was last checked, in seconds since the epoch.",
     ["provider"],
     multiprocess_mode="max",
-    registry=COUNTED,
+    registry=None,
 )
 gc_deleted = Counter(
-    "proxyfleet_gc_deleted_total", "Orphaned instances that were deleted.", ["provider"], registry=COUNTED
+    "proxyfleet_gc_deleted_total", "Orphaned instances that were deleted.", ["provider"], registry=None
 )
 sync_events = Counter(
-    "proxyfleet_sync_events_total", "Changes that the bridge heard of from the cluster.", ["kind"], registry=COUNTED
+    "proxyfleet_sync_events_total", "Changes that the bridge heard of from the cluster.", ["kind"], registry=None
+)
+
+COUNTED = (
+    healthchecks,
+    healthcheck_duration,
+    lease_requests,
+    reports,
+    reconciles,
+    reconcile_duration,
+    provider_calls,
+    provider_check_duration,
+    provider_check_timestamp,
+    gc_deleted,
+    sync_events,
 )
 
 proxies = Reading("proxyfleet_proxies", "Declared proxies.", ("phase", "provider", "mode"))

@@ -154,10 +154,11 @@ def test_every_metric_is_in_the_document_with_its_labels_and_no_other() -> None:
     }
     counted = {
         metric.name + ("_total" if metric.type == "counter" else ""): (metric.type, frozenset(wrapper._labelnames))
-        for wrapper in vars(metrics).values()
-        if isinstance(wrapper, MetricWrapperBase)
+        for wrapper in metrics.COUNTED
         for metric in wrapper.describe()
     }
+    defined = {id(wrapper) for wrapper in vars(metrics).values() if isinstance(wrapper, MetricWrapperBase)}
+    assert defined == {id(wrapper) for wrapper in metrics.COUNTED}, "none is forgotten on the page"
     read_ = {reading.name: ("gauge", frozenset(reading.labels)) for reading in metrics.READ}
     assert listed == counted | read_
 

@@ -24,7 +24,7 @@ from proxyfleet.conf import Settings, settings
 from proxyfleet.fleet import readiness
 from proxyfleet.fleet.backends import providers
 from proxyfleet.local.addresses import Address
-from proxyfleet.observability import listener
+from proxyfleet.observability import listener, tracing
 
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -52,6 +52,7 @@ class Command(BaseCommand):
         except (ClusterError, ValueError) as error:
             raise CommandError(str(error)) from error
         listener.start_counting()
+        tracing.start("sync")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: bridge.stop())
         with ExitStack() as stack:
