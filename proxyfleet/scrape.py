@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from django.db import Error as DatabaseTrouble
-from django.http import HttpRequest, HttpResponse
+from django.db import close_old_connections
 from django.utils import timezone
-from django.views.decorators.http import require_GET
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
@@ -20,14 +20,17 @@ from proxyfleet.observability import exposition
 logger = logging.getLogger(__name__)
 
 
-@require_GET
-def metrics(request: HttpRequest) -> HttpResponse:
-    page = exposition.page(
-        authorization=request.headers.get("Authorization", ""),
-        accept=request.headers.get("Accept", ""),
-        read=_State(),
-    )
-    return HttpResponse(page.body, status=page.status, content_type=page.content_type)
+def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    """The page as a WSGI application."""
+    try:
+        page = exposition.page(
+            authorization=environ.get("HTTP_AUTHORIZATION", ""), accept=environ.get("HTTP_ACCEPT", ""), read=_State()
+        )
+    finally:
+        close_old_connections()
+    headers = [("Content-Type", page.content_type), ("Content-Length", str(len(page.body)))]
+    start_response(f"{page.status.value} {page.status.phrase}", headers)
+    return (page.body,)
 
 
 class _State(Collector):

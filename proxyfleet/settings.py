@@ -97,7 +97,7 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = SETTINGS.https
 SECURE_HSTS_PRELOAD = SETTINGS.https
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SETTINGS.https else None
 # Health checks, metrics and crawlers inside the cluster talk plain HTTP to the pod itself.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$", r"^v1/"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^v1/"]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SETTINGS.https
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"

@@ -5,7 +5,6 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 from leasing.api import problems
-from proxyfleet import scrape
 from proxyfleet.fleet import views
 
 urlpatterns = [
@@ -14,7 +13,6 @@ urlpatterns = [
     path("v1/", include("leasing.api.urls")),
     path("healthz", views.healthz),
     path("readyz", views.readyz),
-    path("metrics", scrape.metrics),
 ]
 
 handler400 = problems.bad_request

@@ -15,18 +15,20 @@ from django.db import connection  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from leasing.access import prepare_access  # noqa: E402
-from leasing.api.handler import ApiHandler, is_for_api  # noqa: E402
+from leasing.api import handler as api  # noqa: E402
+from proxyfleet import scrape  # noqa: E402
 from proxyfleet.conf import settings  # noqa: E402
 from proxyfleet.observability import exposition, listener, tracing  # noqa: E402
-
-_api = ApiHandler()
 
 
 def _serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
     path = environ["PATH_INFO"]
-    # Prometheus names this process by its address, which is no host of the site's.
-    serve = _api if is_for_api(path) or path == exposition.PATH else _site
-    return serve(environ, start_response)
+    if api.is_for_api(path):
+        return api.application(environ, start_response)
+    if path == exposition.PATH:
+        # Prometheus names this process by its address, which is no host of the site's.
+        return scrape.application(environ, start_response)
+    return _site(environ, start_response)
 
 
 application: WSGIApplication = tracing.traced(_serve) if tracing.start("web") else _serve

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from celery import Celery, current_app
 from django.db import OperationalError
-from django.test import Client
 from django.utils import timezone
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from health.tests.fleet import add_proxies
 from leasing.ids import uuid7
 from leasing.models import Cooldown, Lease
+from proxyfleet import scrape
 from proxyfleet.fleet.models import ClusterMirror, EventKind, Origin, ProviderState, Proxy, ProxyEvent
 from proxyfleet.fleet.spec import Mode
 from proxyfleet.observability import metrics
@@ -24,13 +25,30 @@ from proxyfleet.observability import metrics
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 
 
+@pytest.fixture(autouse=True)
+def _connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test's transaction goes on after a request."""
+    monkeypatch.setattr(scrape, "close_old_connections", lambda: None)
+
+
+def scraped() -> str:
+    told: list[str] = []
+
+    def start_response(status: str, *_: object) -> Callable[[bytes], object]:
+        told.append(status)
+        return lambda _data: None
+
+    page = b"".join(scrape.application({}, start_response)).decode()
+    assert told == ["200 OK"]
+    return page
+
+
 def read(metric: str) -> dict[tuple[str, ...], float]:
     """The samples of a metric, by the values of its labels in the order of their names."""
-    page = Client().get("/metrics")
-    assert page.status_code == 200
+    page = scraped()
     return {
         tuple(value for _, value in sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(page.content.decode())
+        for family in text_string_to_metric_families(page)
         for sample in family.samples
         if sample.name == metric
     }
@@ -141,7 +159,7 @@ def test_a_database_that_is_away_leaves_what_was_counted(
         raise OperationalError("the database has gone")
 
     monkeypatch.setattr("proxyfleet.fleet.gauges.read", refuse)
-    page = Client().get("/metrics").content.decode()
+    page = scraped()
     assert "proxyfleet_lease_requests_total" in page
     assert "proxyfleet_leases_active" not in page
     assert "the database has gone" in caplog.text
