@@ -147,6 +147,28 @@ class Settings(BaseSettings):
         description="Requests a second that a token may make of each web process, where it has no limit of its own; "
         "empty: as many as it likes.",
     )
+    log_format: Annotated[str, Field(pattern=r"^(json|text)$")] = Field(
+        default="json", description="json: one object a line; text: for a person. `make run` on a terminal writes text."
+    )
+    log_level: Annotated[str, Field(pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")] = Field(
+        default="INFO", description="DEBUG, INFO, WARNING or ERROR: what is less grave is not logged."
+    )
+    metrics_addr: str | None = Field(
+        default=None,
+        description="Where a worker or beat answers /metrics: [host]:port; none: nowhere. The web process and the "
+        "bridge answer at the addresses that they have.",
+    )
+    metrics_dir: Path | None = Field(
+        default=None,
+        description="Where processes count what they do; those that share it are one target for Prometheus. None: a "
+        "folder of the machine's (or container's) temporary files. Must be local, and is emptied at a start of all.",
+    )
+    metrics_token: SecretStr | None = Field(
+        default=None, description="What Prometheus must send as a bearer token to see /metrics; none: anyone may look."
+    )
+    trace_health_probes: bool = Field(
+        default=False, description="Where traces are sent, also trace every probe: many, and seldom of interest."
+    )
     event_retention_days: int = Field(
         default=30, ge=1, le=36_600, description="Events and ended leases older than this are deleted."
     )
@@ -204,7 +226,7 @@ class Settings(BaseSettings):
                 raise ValueError("is not a readable PEM file of certificates") from None
         return value
 
-    @field_validator("discovery_token")
+    @field_validator("discovery_token", "metrics_token")
     @classmethod
     def _sendable(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not _BEARER.fullmatch(value.get_secret_value()):
