@@ -19,8 +19,9 @@ SECTIONS = (
     (
         "Leasing",
         (
-            ("Leases", "key", "leasing", "lease"),
+            ("Leases", "handshake", "leasing", "lease"),
             ("Ended leases", "event_available", "leasing", "endedlease"),
+            ("Targets", "travel_explore", "leasing", "target"),
             ("Cooldowns", "ac_unit", "leasing", "cooldown"),
             ("Reports", "rate_review", "leasing", "report"),
             ("API tokens", "vpn_key", "leasing", "apitoken"),
@@ -28,6 +29,10 @@ SECTIONS = (
     ),
     ("Access", (("Users", "person", "auth", "user"), ("Groups", "group", "auth", "group"))),
 )
+
+# Targets are no table, but what cooldowns and reports say.
+PAGES = {"target": "admin:leasing_target_list"}
+PERMISSIONS = {"target": "cooldown"}
 
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
@@ -37,9 +42,9 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
             "title": title,
             "separator": title != SECTIONS[0][0],
             "items": [
-                {"title": label, "icon": icon, "link": reverse(f"admin:{app}_{model}_changelist")}
+                {"title": label, "icon": icon, "link": reverse(PAGES.get(model, f"admin:{app}_{model}_changelist"))}
                 for label, icon, app, model in items
-                if request.user.has_perm(f"{app}.view_{model}")
+                if request.user.has_perm(f"{app}.view_{PERMISSIONS.get(model, model)}")
             ],
         }
         for title, items in SECTIONS

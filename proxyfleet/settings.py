@@ -89,6 +89,8 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 LOGIN_URL = "admin:login"
+# Where the form at /admin/login/ leads: of itself it says nothing.
+LOGIN_REDIRECT_URL = "admin:index"
 
 SECURE_SSL_REDIRECT = SETTINGS.https
 SECURE_HSTS_SECONDS = 31_536_000 if SETTINGS.https else 0

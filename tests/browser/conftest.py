@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -23,6 +25,7 @@ QUIET = (
     "--disable-quic",
 )
 SIZES: dict[str, ViewportSize] = {"laptop": {"width": 1366, "height": 768}, "phone": {"width": 390, "height": 844}}
+Scheme = Literal["light", "dark"]
 PASSWORD = "correct horse battery staple"
 
 
@@ -51,32 +54,46 @@ def server(django_db_setup: None) -> Iterator[LiveServer]:
 def world(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A world whose one provider entry, ``mem``, is the one that the admin knows."""
     with new_world() as world:
-        for module in ("orphans", "admin.editing", "admin.providers"):
+        for module in ("orphans", "admin.editing", "admin.instance", "admin.providers"):
             monkeypatch.setattr(f"proxyfleet.fleet.{module}.providers", lambda: world.providers)
         yield world
 
 
-@pytest.fixture(params=SIZES)
-def page(request: pytest.FixtureRequest, browser: Browser, server: LiveServer, world: World) -> Iterator[Page]:
-    """A window at each size, at the admin's door. Fails the test on any error in the console and any failed request."""
+@contextmanager
+def window(browser: Browser, server: LiveServer, size: str, scheme: Scheme = "light") -> Iterator[Page]:
+    """A window at the admin's door. Fails on any error in the console and any failed request."""
     user = User.objects.create_user("olive", password=PASSWORD, is_staff=True)
     user.groups.add(Group.objects.get(name=Role.ADMIN))
-    context = browser.new_context(viewport=SIZES[request.param], base_url=server.url)
+    context = browser.new_context(
+        viewport=SIZES[size], base_url=server.url, color_scheme=scheme, reduced_motion="reduce"
+    )
     page = context.new_page()
     problems: list[str] = []
     _watch(page, problems)
     page.goto("/admin/")
-    yield page
-    context.close()
+    try:
+        yield page
+    finally:
+        context.close()
     assert not problems, "\n".join(problems)
 
 
-@pytest.fixture
-def signed_in(page: Page) -> Page:
+def sign_in(page: Page) -> None:
     page.get_by_label("Username").fill("olive")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url("**/admin/")  # whoever goes on before it is there aborts a request
+
+
+@pytest.fixture(params=SIZES)
+def page(request: pytest.FixtureRequest, browser: Browser, server: LiveServer, world: World) -> Iterator[Page]:
+    with window(browser, server, request.param) as page:
+        yield page
+
+
+@pytest.fixture
+def signed_in(page: Page) -> Page:
+    sign_in(page)
     return page
 
 

@@ -31,7 +31,7 @@ SignIn = Callable[[Role], Client]
 def world(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A world whose one provider entry, ``mem``, is the one that the admin knows."""
     with new_world() as world:
-        for module in ("orphans", "admin.editing", "admin.providers"):
+        for module in ("orphans", "admin.editing", "admin.instance", "admin.providers"):
             monkeypatch.setattr(f"proxyfleet.fleet.{module}.providers", lambda: world.providers)
         yield world
 

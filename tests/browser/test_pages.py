@@ -1,0 +1,93 @@
+"""Every page of the admin, from its URL resolver, on each window: axe-core has nothing to say, nothing is too wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from proxyfleet.fleet.tests.world import World
+from tests.admin import urls
+from tests.admin.filling import Filled, fill
+from tests.browser.accessibility import violations
+from tests.browser.conftest import SIZES, Scheme, sign_in, window
+
+NOT_SHOWN = frozenset(
+    {
+        "logout",  # ends the session
+        "jsi18n",  # scripts, data and parts of pages
+        "autocomplete",
+        "search",
+        "view_on_site",
+        "fleet_proxy_instance",
+        "fleet_providerstate_check",  # these lead elsewhere
+        "fleet_proxy_of_uid",
+        "login",
+    }
+)
+READ_ONLY = frozenset({"proxyevent", "lease", "endedlease", "cooldown", "report"})
+"""Have no page to add or delete one."""
+
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def pages(filled: Filled) -> Iterator[str]:
+    for name in sorted(set(urls.names()) - NOT_SHOWN):
+        model, _, page = name.rpartition("_")
+        if page in ("add", "delete") and model.rpartition("_")[2] in READ_ONLY or name == "leasing_apitoken_delete":
+            continue
+        found = urls.url_of(name, filled)
+        if name == "fleet_proxy_do":
+            yield from (f"{url}?ids={filled.proxy.pk}" for url in found)
+        elif name not in ("fleet_proxy_delete",):
+            yield from found
+    yield from more_states(filled)
+
+
+def more_states(filled: Filled) -> Iterator[str]:
+    """Filtered, searched, paged and empty lists; parts of the history."""
+    proxies, events, reports = "/admin/fleet/proxy/", "/admin/fleet/proxyevent/", "/admin/leasing/report/"
+    yield f"{proxies}?phase__exact=Failed&attribute=geo%3Deu"
+    yield f"{proxies}?q=no-such-proxy"
+    yield f"{events}?q=crawl-eu-1"
+    yield f"{events}?q=no-such-proxy"
+    yield f"{reports}?target=shop.example.com"
+    yield f"{reports}?before={filled.report.pk}"
+    yield "/admin/leasing/cooldown/targets/?q=no-such-target"
+    yield f"/admin/fleet/proxy/{filled.proxy.pk}/change/?show=reports"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_page(
+    browser: Browser, server: LiveServer, world: World, pytestconfig: pytest.Config, size: str, scheme: Scheme
+) -> None:
+    filled = fill(world)
+    folder = pytestconfig.getoption("--screenshots")
+    shots = Path(folder, f"{size}-{scheme}") if folder else None
+    with window(browser, server, size, scheme) as page:
+        found = _look(page, iter(["/admin/login/"]), shots)
+        sign_in(page)
+        found += _look(page, pages(filled), shots)
+        assert not found, "\n".join(found)
+
+
+def _look(page: Page, paths: Iterator[str], folder: Path | None) -> list[str]:
+    found: list[str] = []
+    for path in paths:
+        page.goto(path)
+        expect(page.get_by_role("heading").first).to_be_visible()
+        page.wait_for_load_state("networkidle")
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            name = path.removeprefix("/admin/").strip("/").replace("/", "_") or "index"
+            page.screenshot(path=folder / f"{name}.png", full_page=True)
+        if (wide := page.evaluate(WIDER)) > 0:
+            found.append(f"{path}: {wide} px wider than the window")
+        found += [f"{path}: {violation}" for violation in violations(page)]
+    return found
