@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from celery import current_app
 from kombu.exceptions import KombuError
+from redis import Redis
 from redis.exceptions import RedisError
 
 from health.results import ProbeResult
 from proxyfleet.conf import settings
 from proxyfleet.fleet.ports import LastProbe, ProbeSlot
+
+Answer = TypeVar("Answer")
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +47,8 @@ class _Broker:
 def keep(uids: Mapping[int, UUID], results: Sequence[ProbeResult[Any]], moment: datetime) -> None:
     """Remember ``results``, whose keys name proxies by the ids in ``uids``; a broker that is down costs only these."""
     slot, day = _slot(moment)
-    with _client() as client:
-        if client is None:
-            return
+
+    def write(client: Any) -> None:
         pipe = client.pipeline(transaction=False)
         for result in results:
             uid = uids[result.key.proxy_id]
@@ -62,12 +63,12 @@ def keep(uids: Mapping[int, UUID], results: Sequence[ProbeResult[Any]], moment: 
             pipe.set(_last(uid), f"{moment.timestamp():.3f} {milliseconds} {result.outcome}", ex=EXPIRES)
         pipe.execute()
 
+    _ask(write, None)
+
 
 def keep_check(entry: str, moment: datetime) -> None:
     """Remember when the backend of ``entry`` was checked."""
-    with _client() as client:
-        if client is not None:
-            client.set(_check(entry), f"{moment.timestamp():.3f}", ex=EXPIRES)
+    _ask(lambda client: client.set(_check(entry), f"{moment.timestamp():.3f}", ex=EXPIRES), None)
 
 
 class ProbesByBroker:
@@ -75,31 +76,27 @@ class ProbesByBroker:
 
     def last_each(self, uids: Collection[UUID]) -> Mapping[UUID, LastProbe]:
         wanted = list(uids)
-        with _client() as client:
-            found = client.mget([_last(uid) for uid in wanted]) if client is not None and wanted else []
-            return {uid: _parse(text) for uid, text in zip(wanted, found, strict=True) if text is not None}
-        return {}
+        if not wanted:
+            return {}
+        nothing: list[bytes | None] = [None] * len(wanted)
+        found = _ask(lambda client: client.mget([_last(uid) for uid in wanted]), nothing)
+        return {uid: _parse(text) for uid, text in zip(wanted, found, strict=True) if text is not None}
 
     def last_day(self, uid: UUID, now: datetime) -> Sequence[ProbeSlot]:
         slot, today = _slot(now)
-        with _client() as client:
-            if client is None:
-                return []
-            days = client.mget([_of_day(uid, today - 1), _of_day(uid, today)])
-            both = b"".join((text or b"").ljust(SLOTS * 4, b"\0") for text in days)
-            newest = SLOTS + slot
-            return [
-                found
-                for number in range(newest - SLOTS + 1, newest + 1)
-                if (found := _read_slot(both, number, begin=_beginning(today - 1)))
-            ]
-        return []
+        nothing: list[bytes | None] = [None, None]
+        days = _ask(lambda client: client.mget([_of_day(uid, today - 1), _of_day(uid, today)]), nothing)
+        both = b"".join((text or b"").ljust(SLOTS * 4, b"\0") for text in days)
+        newest = SLOTS + slot
+        return [
+            found
+            for number in range(newest - SLOTS + 1, newest + 1)
+            if (found := _read_slot(both, number, begin=_beginning(today - 1)))
+        ]
 
     def last_check(self, entry: str) -> datetime | None:
-        with _client() as client:
-            text = client.get(_check(entry)) if client is not None else None
-            return datetime.fromtimestamp(float(text), UTC) if text else None
-        return None
+        text: bytes | None = _ask(lambda client: client.get(_check(entry)), None)
+        return datetime.fromtimestamp(float(text), UTC) if text else None
 
 
 def _read_slot(both: bytes, number: int, *, begin: datetime) -> ProbeSlot | None:
@@ -137,17 +134,17 @@ def _last(uid: UUID) -> str:
     return f"{settings().fleet_id}:probe:{uid.hex}"
 
 
-@contextmanager
-def _client() -> Iterator[Any]:
-    """The broker's own connection; None where there is none, or it speaks another protocol than Redis."""
+def _ask(question: Callable[[Any], Answer], otherwise: Answer) -> Answer:
+    """Put to the broker over its own connection; ``otherwise`` where there is none, or its protocol is not Redis's."""
     if time.monotonic() < _Broker.silent_until:
-        yield None
-        return
+        return otherwise
     try:
         with current_app.pool.acquire(block=True, timeout=1) as connection:
             # Else it would be tried for ever.
             connection.ensure_connection(max_retries=1, interval_start=0)
-            yield getattr(connection.default_channel, "client", None)
+            client = getattr(connection.default_channel, "client", None)
+            return question(client) if isinstance(client, Redis) else otherwise
     except (KombuError, RedisError, OSError) as error:
         _Broker.silent_until = time.monotonic() + SILENCE_SECONDS
         logger.warning("What probes found is not kept or shown for %d s: %s", SILENCE_SECONDS, type(error).__name__)
+        return otherwise

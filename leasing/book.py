@@ -57,22 +57,24 @@ class DatabaseLeaseBook:
         resting = Cooldown.objects.filter(proxy_id=proxy_id, until__gt=now).order_by("-until", "-id")[:limit]
         return [RestingFor(cooldown.target, cooldown.until) for cooldown in resting]
 
-    def lease_news(self, proxy: Proxy, *, before: datetime, limit: int) -> Sequence[LeasingNews]:
-        out = Lease.objects.filter(proxy_id=proxy.pk, created_at__lt=before).order_by("-created_at", "-id")[:limit]
-        ended = EndedLease.objects.filter(proxy_uid=proxy.uid, ended_at__lt=before).order_by("-ended_at")[:limit]
-        news = [LeasingNews(lease.created_at, "Leased", _lessee(lease)) for lease in out]
+    def lease_news(self, proxy: Proxy, *, since: datetime, before: datetime, limit: int) -> Sequence[LeasingNews]:
+        out = Lease.objects.filter(proxy_id=proxy.pk, created_at__gte=since, created_at__lt=before)
+        ended = EndedLease.objects.filter(proxy_uid=proxy.uid, ended_at__gte=since, ended_at__lt=before)
+        news = [
+            LeasingNews(lease.created_at, "Leased", _lessee(lease)) for lease in out.order_by("-created_at")[:limit]
+        ]
         news += [
             LeasingNews(
                 lease.ended_at,
                 "Lease ended",
                 f"{_lessee(lease)}, {lease.get_cause_display()} after {age(lease.created_at, lease.ended_at)}",
             )
-            for lease in ended
+            for lease in ended.order_by("-ended_at")[:limit]
         ]
         return sorted(news, key=lambda one: one.at, reverse=True)[:limit]
 
-    def report_news(self, proxy: Proxy, *, before: datetime, limit: int) -> Sequence[LeasingNews]:
-        reports = Report.objects.filter(proxy_uid=proxy.uid, at__lt=before).order_by("-at")[:limit]
+    def report_news(self, proxy: Proxy, *, since: datetime, before: datetime, limit: int) -> Sequence[LeasingNews]:
+        reports = Report.objects.filter(proxy_uid=proxy.uid, at__gte=since, at__lt=before).order_by("-at")[:limit]
         return [
             LeasingNews(
                 report.at,

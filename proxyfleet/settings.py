@@ -144,6 +144,7 @@ UNFOLD = {
         {"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("fleet/favicon.svg")},
     ],
     "STYLES": [lambda _request: static("fleet/admin.css")],
+    "SCRIPTS": [lambda _request: static("fleet/admin.js")],
     "SIDEBAR": {"navigation": "proxyfleet.navigation.sidebar"},
 }
 

@@ -65,7 +65,8 @@ class TargetPages(RecordAdmin):
         return self._render(
             request,
             "admin/leasing/target.html",
-            title=target,
+            title=f"Target {target}",
+            target=target,
             facts=[
                 ("Success", _percent(counts.get(Result.OK, 0), total)),
                 ("Reports", total),

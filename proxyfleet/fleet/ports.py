@@ -73,12 +73,12 @@ class LeaseBook(Protocol):
         """The targets that the proxy rests for, the longest first."""
         ...
 
-    def lease_news(self, proxy: Proxy, *, before: datetime, limit: int) -> Sequence[LeasingNews]:
-        """Leases taken and ended before that moment, newest first."""
+    def lease_news(self, proxy: Proxy, *, since: datetime, before: datetime, limit: int) -> Sequence[LeasingNews]:
+        """Leases taken and ended from ``since`` on, before ``before``, newest first."""
         ...
 
-    def report_news(self, proxy: Proxy, *, before: datetime, limit: int) -> Sequence[LeasingNews]:
-        """What lessees reported before that moment, newest first."""
+    def report_news(self, proxy: Proxy, *, since: datetime, before: datetime, limit: int) -> Sequence[LeasingNews]:
+        """What lessees reported then, newest first."""
         ...
 
     def end_all(self, proxy_id: int, *, cause: str, now: datetime) -> int:

@@ -29,8 +29,8 @@ from proxyfleet.fleet.roles import Role
 from proxyfleet.fleet.tests.world import World
 
 CLOUD_INIT = "#cloud-config\nwrite_files: [{path: /etc/squid/password, content: cloud-init-secret-4711}]\n"
-CLOUD_INIT_SECRET = "cloud-init-secret-4711"  # noqa: S105  to look for where it must not be
-PASSWORD_HASH = "pbkdf2_sha256$870000$salt-of-the-hash$digest-of-the-hash"  # noqa: S105  the same
+CLOUD_INIT_SECRET = "cloud-init-secret-4711"
+PASSWORD_HASH = "pbkdf2_sha256$870000$salt-of-the-hash$digest-of-the-hash"
 
 TARGETS = ("shop.example.com", "news.example.org", "api.travel.example", "maps.example.net")
 TROUBLE = {
@@ -77,7 +77,10 @@ def fill(world: World, *, proxies: int = 24) -> Filled:
     report = Report.objects.filter(target="shop.example.com").first()
     ended = EndedLease.objects.first()
     event = ProxyEvent.objects.filter(proxy=proxy).first()
-    assert cooldown and report and ended and event
+    assert cooldown is not None
+    assert report is not None
+    assert ended is not None
+    assert event is not None
     group = Group.objects.get(name=Role.VIEWER)
     return Filled(proxy, event, lease, ended, cooldown, report, token, secret, user, group)
 

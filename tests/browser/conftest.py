@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -25,7 +24,6 @@ QUIET = (
     "--disable-quic",
 )
 SIZES: dict[str, ViewportSize] = {"laptop": {"width": 1366, "height": 768}, "phone": {"width": 390, "height": 844}}
-Scheme = Literal["light", "dark"]
 PASSWORD = "correct horse battery staple"
 
 
@@ -60,13 +58,11 @@ def world(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[W
 
 
 @contextmanager
-def window(browser: Browser, server: LiveServer, size: str, scheme: Scheme = "light") -> Iterator[Page]:
+def window(browser: Browser, server: LiveServer, size: str) -> Iterator[Page]:
     """A window at the admin's door. Fails on any error in the console and any failed request."""
     user = User.objects.create_user("olive", password=PASSWORD, is_staff=True)
     user.groups.add(Group.objects.get(name=Role.ADMIN))
-    context = browser.new_context(
-        viewport=SIZES[size], base_url=server.url, color_scheme=scheme, reduced_motion="reduce"
-    )
+    context = browser.new_context(viewport=SIZES[size], base_url=server.url, reduced_motion="reduce")
     page = context.new_page()
     problems: list[str] = []
     _watch(page, problems)

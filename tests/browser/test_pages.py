@@ -13,7 +13,7 @@ from proxyfleet.fleet.tests.world import World
 from tests.admin import urls
 from tests.admin.filling import Filled, fill
 from tests.browser.accessibility import violations
-from tests.browser.conftest import SIZES, Scheme, sign_in, window
+from tests.browser.conftest import SIZES, sign_in, window
 
 NOT_SHOWN = frozenset(
     {
@@ -31,13 +31,21 @@ NOT_SHOWN = frozenset(
 READ_ONLY = frozenset({"proxyevent", "lease", "endedlease", "cooldown", "report"})
 """Have no page to add or delete one."""
 
+DARK = """() => {
+  const still = document.createElement("style");
+  still.textContent = "* { transition: none !important }";
+  document.head.append(still);
+  document.documentElement.classList.add("dark");
+}"""
+"""As the theme does it, and at once."""
+
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 def pages(filled: Filled) -> Iterator[str]:
     for name in sorted(set(urls.names()) - NOT_SHOWN):
         model, _, page = name.rpartition("_")
-        if page in ("add", "delete") and model.rpartition("_")[2] in READ_ONLY or name == "leasing_apitoken_delete":
+        if (page in ("add", "delete") and model.rpartition("_")[2] in READ_ONLY) or name == "leasing_apitoken_delete":
             continue
         found = urls.url_of(name, filled)
         if name == "fleet_proxy_do":
@@ -62,32 +70,37 @@ def more_states(filled: Filled) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-def test_every_page(
-    browser: Browser, server: LiveServer, world: World, pytestconfig: pytest.Config, size: str, scheme: Scheme
-) -> None:
+def test_every_page(browser: Browser, server: LiveServer, world: World, pytestconfig: pytest.Config, size: str) -> None:
     filled = fill(world)
     folder = pytestconfig.getoption("--screenshots")
-    shots = Path(folder, f"{size}-{scheme}") if folder else None
-    with window(browser, server, size, scheme) as page:
-        found = _look(page, iter(["/admin/login/"]), shots)
+    shots = Path(folder) if folder else None
+    with window(browser, server, size) as page:
+        found = _look(page, "/admin/login/", shots, size)
         sign_in(page)
-        found += _look(page, pages(filled), shots)
+        for path in pages(filled):
+            found += _look(page, path, shots, size)
         assert not found, "\n".join(found)
 
 
-def _look(page: Page, paths: Iterator[str], folder: Path | None) -> list[str]:
-    found: list[str] = []
-    for path in paths:
-        page.goto(path)
-        expect(page.get_by_role("heading").first).to_be_visible()
-        page.wait_for_load_state("networkidle")
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            name = path.removeprefix("/admin/").strip("/").replace("/", "_") or "index"
-            page.screenshot(path=folder / f"{name}.png", full_page=True)
-        if (wide := page.evaluate(WIDER)) > 0:
-            found.append(f"{path}: {wide} px wider than the window")
-        found += [f"{path}: {violation}" for violation in violations(page)]
-    return found
+def _look(page: Page, path: str, shots: Path | None, size: str) -> list[str]:
+    """At a page in light and dark, which differ in nothing but colours."""
+    page.goto(path)
+    expect(page.get_by_role("heading").first).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    found = violations(page)
+    if (wide := page.evaluate(WIDER)) > 0:
+        found.append(f"{wide} px wider than the window")
+    _shoot(page, path, shots, f"{size}-light")
+    page.evaluate(DARK)
+    found += [f"in the dark: {violation}" for violation in violations(page, colours_only=True)]
+    _shoot(page, path, shots, f"{size}-dark")
+    return [f"{path}: {problem}" for problem in found]
+
+
+def _shoot(page: Page, path: str, shots: Path | None, folder: str) -> None:
+    if shots is None:
+        return
+    (shots / folder).mkdir(parents=True, exist_ok=True)
+    name = path.removeprefix("/admin/").strip("/").replace("/", "_") or "index"
+    page.screenshot(path=shots / folder / f"{name}.png", full_page=True)

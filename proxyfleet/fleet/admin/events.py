@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 
 from proxyfleet.fleet.admin.badges import event_badge
 from proxyfleet.fleet.admin.records import RecordAdmin
@@ -17,7 +17,7 @@ from proxyfleet.fleet.models import ProxyEvent
 
 @admin.register(ProxyEvent)
 class ProxyEventAdmin(RecordAdmin):
-    list_display: ClassVar = ["at_", "proxy_", "what", "reason", "message", "actor_"]
+    list_display: ClassVar = ["at_", "proxy_", "what", "why", "actor_"]
     list_display_links = ("at_",)
     list_filter: ClassVar = ["kind"]
     search_fields: ClassVar = ["name"]
@@ -51,6 +51,10 @@ class ProxyEventAdmin(RecordAdmin):
     @admin.display(description="Event")
     def what(self, event: ProxyEvent) -> str:
         return event_badge(event)
+
+    @admin.display(description="Why")
+    def why(self, event: ProxyEvent) -> str:
+        return format_html_join(" ", "<span>{}</span>", ((text,) for text in (event.reason, event.message) if text))
 
     @admin.display(description="By")
     def actor_(self, event: ProxyEvent) -> str:

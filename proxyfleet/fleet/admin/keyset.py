@@ -139,7 +139,8 @@ class KeysetChangeList(ChangeList):
         else:
             self.page = older_page(self.queryset, self._parse(BEFORE), **options)
         self.result_list = self.page.rows
-        self.result_count, self.full_result_count = len(self.page.rows), None
+        # Alike, so that no template says how many of how many there are.
+        self.result_count = self.full_result_count = len(self.page.rows)
         self.show_full_result_count = False
         self.can_show_all, self.multi_page = False, True
         self.paginator = KeysetPaginator(self.page.rows, self.list_per_page)

@@ -94,4 +94,13 @@ def _without_secrets(proxy: Proxy) -> dict[str, Any]:
     declared = proxy.spec.declared()
     if proxy.cloud_init_inline is not None:
         declared["cloudInit"]["inline"] = f"({len(proxy.cloud_init_inline.encode())} bytes, not shown)"
-    return declared
+    return {name: value for name, value in _without_blanks(declared).items() if value not in ({}, [])}
+
+
+def _without_blanks(declared: dict[str, Any]) -> dict[str, Any]:
+    """An empty text says no more than none."""
+    return {
+        name: _without_blanks(value) if isinstance(value, dict) else value
+        for name, value in declared.items()
+        if value not in ("", [], None)
+    }

@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 from unfold.views import ChangeList
@@ -33,6 +34,9 @@ NAMED_AT_MOST = 10
 
 ACTIVE_LEASES, LAST_PROBE = "active_leases", "last_probe"
 """Set on each proxy of a page of the list."""
+
+NONE = format_html('<span class="fleet-none">{}</span>', "—")
+"""Left out where there is little room."""
 
 FILTERED = {
     "phase": admin.ChoicesFieldListFilter,
@@ -66,7 +70,6 @@ class ProxyAdmin(SpecEditing):
     search_fields: ClassVar = ["name", "address", "provider_id"]
     search_help_text = "Name, address or providerID"
     list_per_page = 50
-    show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
 
     def get_urls(self) -> list[URLPattern]:
@@ -117,7 +120,7 @@ class ProxyAdmin(SpecEditing):
     def provider_(self, proxy: Proxy) -> str | None:
         return proxy.provider or None
 
-    @admin.display(description="Address", ordering="address", empty_value="—")
+    @admin.display(description="Address", ordering="address", empty_value=NONE)
     def address_(self, proxy: Proxy) -> str | None:
         return f"{proxy.address}:{proxy.address_port}" if proxy.address else None
 
@@ -125,7 +128,7 @@ class ProxyAdmin(SpecEditing):
     def leases(self, proxy: Proxy) -> str:
         return f"{getattr(proxy, ACTIVE_LEASES)} / {proxy.max_leases}"
 
-    @admin.display(description="Last probe", empty_value="—")
+    @admin.display(description="Last probe", empty_value=NONE)
     def last_probe_(self, proxy: Proxy) -> str | None:
         last: LastProbe | None = getattr(proxy, LAST_PROBE)
         return f"{age(last.at, timezone.now())} ago, {last.milliseconds} ms" if last else None

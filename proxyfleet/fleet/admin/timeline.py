@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 from django.utils.dateparse import parse_datetime
@@ -15,6 +15,9 @@ from proxyfleet.fleet.models import EventKind, Proxy, ProxyEvent
 from proxyfleet.fleet.ports import LeasingNews, ports
 
 PER_PAGE = 25
+OF_A_MOMENT = 500
+"""Entries of the last moment of a page, which stay together: the next page begins before it."""
+DAWN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +44,30 @@ class Timeline:
     choices: list[Choice]
     older_url: str = ""
     newest_url: str = ""
-    kept_days: int = field(default=0)
 
 
-_Source = Callable[[Proxy, datetime, int], Sequence[Entry]]
+_Source = Callable[[Proxy, datetime, datetime, int], Sequence[Entry]]
+"""Of a proxy: from a moment on, before a moment, at most so many; the newest first."""
 
 
 def timeline_of(proxy: Proxy, now: datetime, *, show: str, before: str) -> Timeline:
-    """One page. ``show`` names a part, ``before`` is the moment where the page before ended; anything else is ignored.
-
-    Entries of one moment stay together: what shares the last moment of a page is on it as well.
-    """
+    """One page. ``show`` names a part, ``before`` is where the page before ended; what makes no sense is ignored."""
     show = show if show in SOURCES else ""
     until = _moment(before)
     chosen = SOURCES[show] if show else (_events, _leases, _reports)
     found: list[Entry] = []
     for source in chosen:
-        found += source(proxy, until or now + timedelta(days=1), PER_PAGE + 1)
+        found += source(proxy, DAWN, until or now + timedelta(days=1), PER_PAGE + 1)
     found.sort(key=lambda entry: entry.at, reverse=True)
-    shown = found[:PER_PAGE]
-    last = shown[-1].at if len(found) > PER_PAGE else None
-    shown += [entry for entry in found[PER_PAGE:] if entry.at == last]
+    last = found[PER_PAGE - 1].at if len(found) > PER_PAGE else None
+    if last is not None:
+        found = [entry for entry in found if entry.at > last]
+        for source in chosen:
+            found += source(proxy, last, last + timedelta(microseconds=1), OF_A_MOMENT)
     return Timeline(
-        entries=shown,
+        entries=found,
         choices=[_choice("", "All", show), *(_choice(name, name.capitalize(), show) for name in SOURCES)],
-        older_url=_url(show, last) if len(found) > len(shown) and last else "",
+        older_url=_url(show, last) if last else "",
         newest_url=_url(show) if until else "",
     )
 
@@ -89,28 +91,28 @@ def _moment(text: str) -> datetime | None:
     return moment if moment is not None and moment.tzinfo is not None else None
 
 
-def _events(proxy: Proxy, before: datetime, limit: int, **where: object) -> Sequence[Entry]:
-    events = ProxyEvent.objects.filter(proxy_uid=proxy.uid, at__lt=before, **where)
+def _events(proxy: Proxy, since: datetime, before: datetime, limit: int, **where: object) -> Sequence[Entry]:
+    events = ProxyEvent.objects.filter(proxy_uid=proxy.uid, at__gte=since, at__lt=before, **where)
     return [
         Entry(event.at, event_badge(event), event.reason, event.message, event.actor)
         for event in events.order_by("-id")[:limit]
     ]
 
 
-def _phases(proxy: Proxy, before: datetime, limit: int) -> Sequence[Entry]:
-    return _events(proxy, before, limit, kind=EventKind.PHASE_CHANGED)
+def _phases(proxy: Proxy, since: datetime, before: datetime, limit: int) -> Sequence[Entry]:
+    return _events(proxy, since, before, limit, kind=EventKind.PHASE_CHANGED)
 
 
-def _verdicts(proxy: Proxy, before: datetime, limit: int) -> Sequence[Entry]:
-    return _events(proxy, before, limit, kind=EventKind.HEALTH_CHANGED)
+def _verdicts(proxy: Proxy, since: datetime, before: datetime, limit: int) -> Sequence[Entry]:
+    return _events(proxy, since, before, limit, kind=EventKind.HEALTH_CHANGED)
 
 
-def _leases(proxy: Proxy, before: datetime, limit: int) -> Sequence[Entry]:
-    return _news(ports.leases.lease_news(proxy, before=before, limit=limit))
+def _leases(proxy: Proxy, since: datetime, before: datetime, limit: int) -> Sequence[Entry]:
+    return _news(ports.leases.lease_news(proxy, since=since, before=before, limit=limit))
 
 
-def _reports(proxy: Proxy, before: datetime, limit: int) -> Sequence[Entry]:
-    return _news(ports.leases.report_news(proxy, before=before, limit=limit))
+def _reports(proxy: Proxy, since: datetime, before: datetime, limit: int) -> Sequence[Entry]:
+    return _news(ports.leases.report_news(proxy, since=since, before=before, limit=limit))
 
 
 def _news(found: Sequence[LeasingNews]) -> list[Entry]:
