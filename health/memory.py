@@ -139,7 +139,8 @@ def _ask(question: Callable[[Any], Answer], otherwise: Answer) -> Answer:
     if time.monotonic() < _Broker.silent_until:
         return otherwise
     try:
-        with current_app.pool.acquire(block=True, timeout=1) as connection:
+        pool: Any = current_app.pool  # the stubs take it for that of producers
+        with pool.acquire(block=True, timeout=1) as connection:
             # Else it would be tried for ever.
             connection.ensure_connection(max_retries=1, interval_start=0)
             client = getattr(connection.default_channel, "client", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db import connection
 from django.db.models import Count
@@ -53,7 +54,7 @@ class Trouble:
 def trouble(now: datetime, *, part: str = "", after: Trouble | None = None, limit: int) -> list[Trouble]:
     """The targets whose name contains ``part``, from ``after`` on."""
     literal = part.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
-    values = {
+    values: dict[str, Any] = {
         "since": now - TARGET_WINDOW,
         "now": now,
         "like": f"%{literal}%",

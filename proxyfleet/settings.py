@@ -104,9 +104,8 @@ SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 
 LANGUAGE_CODE = "en-us"
-# With translations on, the language's own format would win.
 USE_I18N = False
-DATETIME_FORMAT = "Y-m-d H:i:s T"
+FORMAT_MODULE_PATH = ["proxyfleet.formats"]
 TIME_ZONE = "UTC"
 USE_TZ = True
 

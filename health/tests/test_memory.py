@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -82,7 +83,8 @@ def test_all_of_it_expires() -> None:
     uid = uuid4()
     keep(uid, NOON)
     memory.keep_check("mem", NOON)
-    with current_app.pool.acquire() as connection:
+    pool: Any = current_app.pool
+    with pool.acquire() as connection:
         client = connection.default_channel.client
         keys = [key for key in client.keys("*") if uid.hex.encode() in key or key.endswith(b":check:mem")]
         assert len(keys) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django import forms
@@ -18,7 +19,9 @@ from leasing import access
 from leasing.admin.shared import asks_first
 from leasing.models import ApiToken
 from leasing.tokens import NewToken, Scope
+from proxyfleet.conf import settings
 from proxyfleet.fleet.admin.records import RecordAdmin
+from proxyfleet.fleet.templatetags.ages import age
 
 
 class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]  # takes none at run time
@@ -36,7 +39,7 @@ class ApiTokenForm(forms.ModelForm):  # type: ignore[type-arg]  # takes none at 
 class ApiTokenAdmin(RecordAdmin):
     form = ApiTokenForm
     actions_need = "leasing.change_apitoken"
-    list_display: ClassVar = ["name", "begins", "scopes_", "state", "expires_at", "last_used_at", "created_by"]
+    list_display: ClassVar = ["name", "begins", "scopes_", "state", "expires", "last_used", "limit", "created_by"]
     search_fields: ClassVar = ["name"]
     search_help_text = "Name"
     fields: ClassVar = [
@@ -99,6 +102,21 @@ class ApiTokenAdmin(RecordAdmin):
     def scopes_(self, token: ApiToken) -> str:
         return ", ".join(token.scopes)
 
+    @display(description="Expires")
+    def expires(self, token: ApiToken) -> str:
+        return _when(token.expires_at)
+
+    @display(description="Last used")
+    def last_used(self, token: ApiToken) -> str:
+        return _when(token.last_used_at)
+
+    @display(description="Requests a second")
+    def limit(self, token: ApiToken) -> str:
+        """Its own limit, or that of the settings."""
+        if token.requests_per_second is not None:
+            return str(token.requests_per_second)
+        return f"{settings().token_rate_limit} (setting)" if settings().token_rate_limit else "no limit"
+
     @display(description="State", label={"good": "success", "expired": "warning", "revoked": "danger"})
     def state(self, token: ApiToken) -> str:
         if token.revoked_at is not None:
@@ -106,3 +124,10 @@ class ApiTokenAdmin(RecordAdmin):
         if token.expires_at is not None and token.expires_at <= timezone.now():
             return "expired"
         return "good"
+
+
+def _when(moment: datetime | None) -> str:
+    if moment is None:
+        return "never"
+    now = timezone.now()
+    return f"in {age(moment, now)}" if moment > now else f"{age(moment, now)} ago"

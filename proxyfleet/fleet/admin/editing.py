@@ -148,7 +148,8 @@ class SpecEditing(RenderingAdmin):
 
     def _fieldsets_of(self, form: ProxyForm) -> list[Any]:
         """Those whose fields this form has."""
-        return [(title, {**options, "fields": _shown(options["fields"], form)}) for title, options in self.fieldsets]
+        sections: list[tuple[str | None, dict[str, Any]]] = self.fieldsets
+        return [(title, {**options, "fields": _shown(options["fields"], form)}) for title, options in sections]
 
     def _render_form(self, request: HttpRequest, form: ProxyForm, proxy: Proxy | None = None) -> HttpResponse:
         context = {

@@ -30,7 +30,7 @@ class AttributeFilter(ListFilter):
     def has_output(self) -> bool:
         return True
 
-    def expected_parameters(self) -> list[str]:
+    def expected_parameters(self) -> list[str | None]:
         return [self.parameter_name]
 
     def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:
