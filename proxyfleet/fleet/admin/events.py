@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 
 from proxyfleet.fleet.admin.badges import event_badge
 from proxyfleet.fleet.admin.records import RecordAdmin
@@ -54,7 +54,7 @@ class ProxyEventAdmin(RecordAdmin):
 
     @admin.display(description="Why")
     def why(self, event: ProxyEvent) -> str:
-        return format_html_join(" ", "<span>{}</span>", ((text,) for text in (event.reason, event.message) if text))
+        return ": ".join(filter(None, [event.reason, event.message]))
 
     @admin.display(description="By")
     def actor_(self, event: ProxyEvent) -> str:
