@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from django.contrib.auth.models import Group, User
-from playwright.sync_api import Browser, ConsoleMessage, Page, Response, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, ViewportSize, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
 from proxyfleet.fleet.roles import Role
@@ -104,7 +104,12 @@ def _watch(page: Page, problems: list[str]) -> None:
         if response.status >= 400:
             problems.append(f"{response.url}: {response.status}")
 
+    def on_failure(request: Request) -> None:
+        # Fetched when all else is there; whoever goes on to the next page by then has it aborted.
+        if not (request.url.endswith("favicon.svg") and request.failure == "net::ERR_ABORTED"):
+            problems.append(f"{request.url}: {request.failure}")
+
     page.on("console", on_console)
     page.on("pageerror", lambda error: problems.append(f"{page.url}: {error}"))
-    page.on("requestfailed", lambda request: problems.append(f"{request.url}: {request.failure}"))
+    page.on("requestfailed", on_failure)
     page.on("response", on_response)

@@ -33,7 +33,7 @@ OF_THE_CLUSTER = (
 
 
 class SpecEditing(RenderingAdmin):
-    fieldsets: ClassVar = [
+    fieldsets: ClassVar[list[tuple[str | None, Any]]] = [
         (None, {"fields": ["namespace", "name", "mode", "generation"]}),
         (
             "Where it runs",
@@ -148,8 +148,7 @@ class SpecEditing(RenderingAdmin):
 
     def _fieldsets_of(self, form: ProxyForm) -> list[Any]:
         """Those whose fields this form has."""
-        sections: list[tuple[str | None, dict[str, Any]]] = self.fieldsets
-        return [(title, {**options, "fields": _shown(options["fields"], form)}) for title, options in sections]
+        return [(title, {**options, "fields": _shown(options["fields"], form)}) for title, options in self.fieldsets]
 
     def _render_form(self, request: HttpRequest, form: ProxyForm, proxy: Proxy | None = None) -> HttpResponse:
         context = {

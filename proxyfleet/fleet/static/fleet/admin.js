@@ -10,6 +10,22 @@ document.addEventListener("DOMContentLoaded", () => {
       element.dataset.simplebarAriaLabel ??= name;
     }
   }
+  // What acts on a click must be in reach of the keyboard as well.
+  for (const element of document.querySelectorAll("a:not([href]), #main header span.material-symbols-outlined")) {
+    if (element.hasAttribute("x-on:click")) {
+      element.setAttribute("role", "button");
+      element.tabIndex = 0;
+      if (element.localName === "span") {
+        element.setAttribute("aria-label", "Sidebar");
+      }
+      element.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" || event.key === " ") {
+          event.preventDefault();
+          element.click();
+        }
+      });
+    }
+  }
   document.querySelector("#searchbar-submit")?.setAttribute("aria-label", "Search");
 });
 
