@@ -80,12 +80,77 @@ def test_every_page(browser: Browser, server: LiveServer, world: World, pytestco
         sign_in(page)
         for path in pages(filled):
             found += _look(page, path, shots, size)
+        for state in STATES:
+            state(page)
+            found += _judge(page, state.__name__, shots, size)
         assert not found, "\n".join(found)
+
+
+def wrong_input(page: Page) -> None:
+    page.goto("/admin/fleet/proxy/add/")
+    page.locator("[name=name]").fill("No_Such")
+    page.locator("[name=port]").fill("70000")
+    page.locator("[name=attribute_lines]").fill("nonsense")
+    page.get_by_role("button", name="Declare").click()
+    expect(page.get_by_text("Line 1: write key=value.")).to_be_visible()
+
+
+def an_external_proxy(page: Page) -> None:
+    page.goto("/admin/fleet/proxy/add/")
+    page.locator("[name=mode]").select_option("External")
+    expect(page.locator("[name=endpoint_host]")).to_be_visible()
+
+
+def filters(page: Page) -> None:
+    page.goto("/admin/fleet/proxy/")
+    page.get_by_role("button", name="Filters").click()
+    expect(page.get_by_label("By attribute")).to_be_visible()
+
+
+def chosen_rows(page: Page) -> None:
+    page.goto("/admin/fleet/proxy/")
+    for box in page.locator("tbody input.action-select").all()[:3]:
+        box.check()
+    page.get_by_label("Select action to run").select_option("delete")
+    expect(page.get_by_role("button", name="Run")).to_be_visible()
+
+
+def a_question_about_many(page: Page) -> None:
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_role("heading", name="Delete 3 proxies?")).to_be_visible()
+
+
+def a_question_about_leases(page: Page) -> None:
+    page.goto("/admin/leasing/lease/")
+    for box in page.locator("tbody input.action-select").all()[:2]:
+        box.check()
+    page.get_by_label("Select action to run").select_option("release")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_text("Whoever holds them is not asked")).to_be_visible()
+
+
+def a_new_token(page: Page) -> None:
+    page.goto("/admin/leasing/apitoken/add/")
+    page.locator("[name=name]").fill("fresh")
+    page.get_by_label("lease: lease proxies").check()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#token")).to_be_visible()
+
+
+STATES = (
+    *(wrong_input, an_external_proxy, filters, chosen_rows, a_question_about_many),
+    *(a_question_about_leases, a_new_token),
+)
+"""What no link leads to. In this order: one goes on where another ended."""
 
 
 def _look(page: Page, path: str, shots: Path | None, size: str) -> list[str]:
     """At a page in light and dark, which differ in nothing but colours."""
     page.goto(path)
+    return _judge(page, path, shots, size)
+
+
+def _judge(page: Page, path: str, shots: Path | None, size: str) -> list[str]:
     expect(page.get_by_role("heading").first).to_be_visible()
     page.wait_for_load_state("networkidle")
     found = violations(page)

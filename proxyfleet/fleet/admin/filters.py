@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django.contrib.admin import ListFilter
+from django.contrib.admin import AllValuesFieldListFilter, ListFilter
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
+
+
+class ProviderFilter(AllValuesFieldListFilter):
+    """An External proxy has none: its choice needs a name too."""
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        for choice in super().choices(changelist):
+            yield {**choice, "display": choice["display"] or "external"}
 
 
 class AttributeFilter(ListFilter):

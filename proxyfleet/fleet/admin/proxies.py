@@ -20,7 +20,7 @@ from unfold.views import ChangeList
 
 from proxyfleet.fleet.admin.badges import health_badge, state_badges
 from proxyfleet.fleet.admin.editing import SpecEditing
-from proxyfleet.fleet.admin.filters import AttributeFilter
+from proxyfleet.fleet.admin.filters import AttributeFilter, ProviderFilter
 from proxyfleet.fleet.admin.instance import ask
 from proxyfleet.fleet.admin.page import page_of
 from proxyfleet.fleet.admin.shared import gone, page_url, person
@@ -41,7 +41,7 @@ NONE = format_html('<span class="fleet-none">{}</span>', "—")
 FILTERED = {
     "phase": admin.ChoicesFieldListFilter,
     "mode": admin.ChoicesFieldListFilter,
-    "provider": admin.AllValuesFieldListFilter,
+    "provider": ProviderFilter,
     "origin": admin.ChoicesFieldListFilter,
     "namespace": admin.AllValuesFieldListFilter,
     "cordoned": admin.BooleanFieldListFilter,
