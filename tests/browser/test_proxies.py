@@ -241,6 +241,8 @@ def test_a_token_is_made_and_shown_once(signed_in: Page) -> None:
     page.get_by_label("lease: lease proxies").check()
     page.get_by_role("button", name="Save", exact=True).click()
     secret = page.locator("#token").inner_text()
+    cut_off = page.locator("#token").evaluate("e => e.getBoundingClientRect().right - e.closest('main').clientWidth")
+    assert cut_off <= 0, "whoever copies it by hand needs all of it"
     page.get_by_role("link", name="Done").click()
     expect(page.get_by_role("link", name="crawler")).to_be_visible()
     assert secret not in page.content()
