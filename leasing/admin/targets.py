@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
@@ -38,7 +38,7 @@ class TargetPages(RecordAdmin):
 
     def targets_view(self, request: HttpRequest) -> HttpResponse:
         self._require(request)
-        part = request.GET.get("q", "").strip().lower()
+        part = _storable(request.GET.get("q", "")).strip().lower()
         found = blocking.trouble(timezone.now(), part=part, after=_after(request), limit=PER_PAGE + 1)
         shown = found[:PER_PAGE]
         more = len(found) > PER_PAGE
@@ -58,6 +58,8 @@ class TargetPages(RecordAdmin):
 
     def target_view(self, request: HttpRequest, target: str) -> HttpResponse:
         self._require(request)
+        if target != _storable(target):
+            raise Http404
         now = timezone.now()
         counts = blocking.results(target, now)
         total = sum(counts.values())
@@ -109,6 +111,11 @@ class TargetPages(RecordAdmin):
         return TemplateResponse(request, template, {**self.admin_site.each_context(request), **context})
 
 
+def _storable(text: str) -> str:
+    """PostgreSQL knows no NUL within a text."""
+    return text.replace("\0", "")
+
+
 def _rate(one: Trouble) -> str:
     return _percent(one.succeeded, one.reports)
 
@@ -128,7 +135,7 @@ def _more_url(part: str, last: Trouble) -> str:
 
 def _after(request: HttpRequest) -> Trouble | None:
     """Where the page before ended."""
-    target = request.GET.get("after")
+    target = _storable(request.GET["after"]) if "after" in request.GET else None
     numbers = [request.GET.get(name, "") for name in ("cooling", "reports")]
     if target is None or not all(number.isdecimal() and len(number) < 10 for number in numbers):
         return None

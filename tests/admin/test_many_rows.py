@@ -224,6 +224,17 @@ def test_ten_thousand_proxies(client: Client) -> None:
     assert client.get(f"{url}?attribute=geo%3Dus,tier").context["cl"].result_count == 0
 
 
+def test_what_no_column_can_hold_is_asked_for_in_vain(client: Client) -> None:
+    proxies, targets = listing("fleet_proxy"), reverse("admin:leasing_target_list")
+    for url in (
+        *(f"{proxies}?attribute=%00", f"{proxies}?attribute=a%3D%00", f"{proxies}?q=%00", f"{proxies}?attribute=,=,"),
+        *(f"{targets}?q=%00", f"{targets}?q=%25_", f"{targets}?after=%00&cooling=1&reports=1"),
+        *(f"{targets}?after=a&cooling=x", f"{listing('fleet_proxyevent')}?before=99999999999999999999&q=a"),
+    ):
+        assert client.get(url).status_code == 200, url
+    assert client.get(f"{targets}a%00b/").status_code == 404
+
+
 def test_a_broken_place_in_a_list_is_no_error(client: Client) -> None:
     for model in ("fleet_proxyevent", "leasing_lease"):
         response = client.get(f"{listing(model)}?before=nonsense")

@@ -25,18 +25,21 @@ KEYLESS = frozenset({"changelist", "add", "autocomplete"})
 
 
 def names() -> Iterator[str]:
-    """Of all URLs of the admin; those without a name are redirects of Django's for old bookmarks."""
-    (admin,) = (entry for entry in get_resolver().url_patterns if getattr(entry, "namespace", None) == "admin")
-    assert isinstance(admin, URLResolver)
-    yield from _names(admin)
+    """Of all URLs below admin/, with their namespace where it is another than the admin's.
+
+    Those without a name are redirects of Django's for old bookmarks.
+    """
+    for entry in get_resolver().url_patterns:
+        if isinstance(entry, URLResolver) and str(entry.pattern).startswith("admin/"):
+            yield from _names(entry, "" if entry.namespace == "admin" else f"{entry.namespace}:")
 
 
-def _names(resolver: URLResolver) -> Iterator[str]:
+def _names(resolver: URLResolver, prefix: str) -> Iterator[str]:
     for entry in resolver.url_patterns:
         if isinstance(entry, URLResolver):
-            yield from _names(entry)
+            yield from _names(entry, prefix)
         elif isinstance(entry, URLPattern) and entry.name:
-            yield entry.name
+            yield f"{prefix}{entry.name}"
 
 
 def url_of(name: str, filled: Filled) -> list[str]:
@@ -67,6 +70,8 @@ def url_of(name: str, filled: Filled) -> list[str]:
     }
     if name in special:
         return [reverse(f"admin:{name}", kwargs=kwargs) for kwargs in special[name]]
+    if ":" in name:
+        return [reverse(name)]
     model, _, page = name.rpartition("_")
     what = MODELS[model]
     return [reverse(f"admin:{name}", args=[] if page in KEYLESS else [getattr(filled, what).pk])]

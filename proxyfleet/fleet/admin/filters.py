@@ -28,8 +28,9 @@ class AttributeFilter(ListFilter):
 
     def __init__(self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any) -> None:
         super().__init__(request, params, model, model_admin)
-        values = params.pop(self.parameter_name, [])
-        self.used_parameters = {self.parameter_name: values[-1].strip()} if values and values[-1].strip() else {}
+        values = params.pop(self.parameter_name, [""])
+        value = values[-1].replace("\0", "").strip()  # which PostgreSQL does not know
+        self.used_parameters = {self.parameter_name: value} if value else {}
 
     @property
     def value(self) -> str:
