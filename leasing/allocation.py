@@ -56,10 +56,18 @@ RESTED = """ and coalesce((
     where cooldown.target = %(target)s and cooldown.proxy_id = load.proxy_id
   ), '-infinity') <= %(now)s::timestamptz"""
 
+# When there is no candidate, one row without a proxy says that leases whose time is over hold slots. Both are seen at
+# one moment: asked one after the other, a slot could go from the second kind to the first unseen.
 _CANDIDATES = """
-select load.proxy_id, load.version from leasing_proxyload load
-where {suitable}{matching}
-order by load.active, load.idle_since nulls first limit %(limit)s::bigint
+with free as materialized (
+  select load.proxy_id, load.version from leasing_proxyload load
+  where {suitable}{matching}
+  order by load.active, load.idle_since nulls first limit %(limit)s::bigint
+)
+select proxy_id, version from free
+union all
+select null, null where not exists (select from free)
+  and exists (select from leasing_lease lease where lease.expires_at <= %(now)s::timestamptz{matching_lease})
 """
 
 # The rows are found by their keys: a join with the candidates would be planned as a scan of the table, and `+ 0` keeps
@@ -79,8 +87,6 @@ with pick as materialized (
   returning load.proxy_id
 )
 """
-
-_SOME_EXPIRED = "select exists (select from leasing_lease where expires_at <= %(now)s::timestamptz)"
 
 _TAKE_ONE = """
 with taken as (
@@ -207,22 +213,25 @@ class _Allocator:
         self._suitable = _SUITABLE + (RESTED if wish.target else "")
         self._now = now
         self._expires_at = expires_at
+        self._some_expired = False
 
     def candidates(self, leased: list[int], *, limit: int) -> list[Candidate]:
         condition, params = matching(self._wish, "load.proxy_id")
         if leased:
             condition += " and load.proxy_id <> all(%(leased)s)"
-        query = _CANDIDATES.format(suitable=self._suitable, matching=condition)
+        matching_lease, _ = matching(self._wish, "lease.proxy_id")
+        query = _CANDIDATES.format(suitable=self._suitable, matching=condition, matching_lease=matching_lease)
         params |= {"target": self._wish.target, "now": self._now, "leased": leased, "limit": limit}
-        return [Candidate(*row) for row in fetch(query, params, prepare=not condition)]
+        rows = fetch(query, params, prepare=not condition)
+        self._some_expired = rows == [(None, None)]
+        return [] if self._some_expired else [Candidate(*row) for row in rows]
 
     def end_expired(self) -> bool:
         """Whether any were due: even when another process ended them first, their slots are free now."""
-        ((some,),) = fetch(_SOME_EXPIRED, {"now": self._now})
-        if not some:
-            return False
-        condition, params = matching(self._wish, "lease.proxy_id")
-        return endings.end_expired(self._now, among=condition, params=params).found > 0
+        if self._some_expired:
+            condition, params = matching(self._wish, "lease.proxy_id")
+            endings.end_expired(self._now, among=condition, params=params)
+        return self._some_expired
 
     def take_free(self, candidates: Sequence[Candidate], ids: Sequence[UUID]) -> list[Granted]:
         return self._take(_TAKE_FREE + (_LEASE_ONE if len(ids) == 1 else _LEASE_EACH), candidates, ids)

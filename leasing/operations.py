@@ -51,6 +51,8 @@ def acquire(
         if request_key is None or not (before := _granted_before(ids, now)):
             raise
         return before
+    if not granted and request_key is not None and (before := _going_on(ids, now)):
+        return before  # or it was quicker, and has the slot that there was
     if not granted:
         raise NoProxyAvailable(queries.shortage(wish, now))
     return granted
@@ -143,9 +145,7 @@ def _ids_of(request_key: RequestKey, owner: str, ids: list[UUID], now: datetime)
 
 def _granted_before(ids: Sequence[UUID], now: datetime) -> list[Lease]:
     """Those of the leases that were granted and go on. Raises LeaseEnded when all that were granted are over."""
-    going_on = list(
-        Lease.objects.select_related("proxy").filter(pk__in=ids, expires_at__gt=now).order_by("created_at", "pk")
-    )
+    going_on = _going_on(ids, now)
     if not going_on:
         for lease_id in ids:
             try:
@@ -153,6 +153,11 @@ def _granted_before(ids: Sequence[UUID], now: datetime) -> list[Lease]:
             except LeaseNotFound:
                 continue
     return going_on
+
+
+def _going_on(ids: Sequence[UUID], now: datetime) -> list[Lease]:
+    leases = Lease.objects.select_related("proxy").filter(pk__in=ids, expires_at__gt=now)
+    return list(leases.order_by("created_at", "pk"))
 
 
 def _rest(proxy: Proxy, target: str, until: datetime) -> datetime:

@@ -8,11 +8,12 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.db.models.deletion import RestrictedError
 
-from leasing import endings, queries
+from leasing import allocation, endings, queries
 from leasing.allocation import Granted, Wish, grant
 from leasing.book import DatabaseLeaseBook
+from leasing.database import fetch
 from leasing.ids import uuid7
-from leasing.models import Cooldown, EndCause, EndedLease, ProxyLoad
+from leasing.models import Cooldown, EndCause, EndedLease, Lease, ProxyLoad
 from leasing.selectors import Selector
 from leasing.tests.fleet import make_proxy, publish
 from proxyfleet.fleet.models import Proxy
@@ -106,6 +107,30 @@ def test_a_lease_whose_time_is_over_blocks_nobody() -> None:
     assert take() == []
     assert names(take(now=NOW + MINUTE)) == ["a"]
     assert EndedLease.objects.get(pk=lease.id).cause == EndCause.EXPIRED
+
+
+def test_a_slot_that_the_sweeper_frees_in_this_very_moment_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was taken, if by a lease whose time was over, when free ones were looked for, and is free a moment later."""
+    make_proxy("a")
+    take()
+    after = NOW + MINUTE
+
+    def fetch_then_sweep(query: str, *args: Any, **kwargs: Any) -> list[tuple[Any, ...]]:
+        rows = fetch(query, *args, **kwargs)
+        if "for no key update" not in query:
+            endings.end_expired(after)
+        return rows
+
+    monkeypatch.setattr(allocation, "fetch", fetch_then_sweep)
+    assert names(take(now=after)) == ["a"]
+
+
+def test_leases_of_other_proxies_that_are_over_promise_nothing() -> None:
+    make_proxy("other", attributes={"geo": "us"})
+    take(selector="geo=us")
+    assert take(selector="geo=eu", now=NOW + MINUTE) == []
+    assert take(selector="geo=us", exclude=["default/other"], now=NOW + MINUTE) == []
+    assert Lease.objects.count() == 1
 
 
 def test_max_leases_can_be_lowered_below_what_is_out() -> None:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from leasing import operations, tasks
 from leasing.allocation import Granted, Wish
 from leasing.errors import LeaseEnded
+from leasing.ids import uuid7
 from leasing.models import Cooldown, EndCause, EndedLease, IdempotencyKey, Lease, ProxyLoad, Report, Result
 from leasing.operations import RequestKey
 from leasing.retention import IDEMPOTENCY_RETENTION, prune
@@ -22,6 +24,7 @@ from leasing.tests.conftest import RecordingProber
 from leasing.tests.fleet import make_proxy
 from proxyfleet.celery import app
 from proxyfleet.conf import settings
+from proxyfleet.local.processes import wait_until
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ANY = Wish(selector=Selector(), target="example.com")
@@ -53,6 +56,52 @@ def test_a_request_that_is_sent_twice_at_once_is_served_once(count: int) -> None
         assert len(answers[0]) == count
     assert Lease.objects.count() == 10 * count
     assert sum(ProxyLoad.objects.values_list("active", flat=True)) == 10 * count
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_request_that_is_sent_again_is_not_refused_for_the_lease_it_got() -> None:
+    """Its first process has the last slot and has not committed yet, when the second one asks for it."""
+    make_proxy("a")
+    granted, go_on = threading.Event(), threading.Event()
+
+    def first() -> UUID:
+        try:
+            with transaction.atomic():
+                (lease,) = acquire(key="same")
+                granted.set()
+                assert go_on.wait(60)
+            return lease.id
+        finally:
+            connection.close()
+
+    def again() -> UUID:
+        try:
+            (lease,) = acquire(key="same")
+            return lease.id
+        finally:
+            connection.close()
+
+    # The key is there before: otherwise the second would wait for the first at the key already.
+    IdempotencyKey.objects.create(key="same", fingerprint="same", lease_ids=[uuid7(NOW)], created_at=NOW)
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            one = pool.submit(first)
+            assert granted.wait(60)
+            two = pool.submit(again)
+            assert wait_until(_somebody_waits, 60)
+        finally:
+            go_on.set()
+        assert one.result() == two.result()
+    assert Lease.objects.count() == 1
+
+
+def _somebody_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select exists (select from pg_stat_activity where datname = current_database() "
+            "and wait_event_type = 'Lock')"
+        )
+        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.django_db
