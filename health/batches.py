@@ -27,6 +27,7 @@ _CLAIM_MARGIN = timedelta(seconds=30)
 _READ = (
     "uid",
     "namespace",
+    "lane",
     "credentials_secret_name",
     "address",
     "address_port",
@@ -79,7 +80,7 @@ def claim_due(entry: str, now: datetime, *, start_within: timedelta) -> Batch | 
         if state.probe_claim_expires_at is not None and state.probe_claim_expires_at > now:
             return None
         since = _owed_since(state, now)
-        candidates = probeable().filter(_of(entry)).annotate(slot_ms=next_slot(since))
+        candidates = probeable().filter(of(entry)).annotate(slot_ms=next_slot(since))
         proxies = list(candidates.filter(slot_ms__lte=epoch_ms(now)).order_by("slot_ms"))
         if not proxies:
             return None
@@ -108,6 +109,6 @@ def _owed_since(state: ProviderState, now: datetime) -> datetime:
     return state.probed_until
 
 
-def _of(entry: str) -> Q:
+def of(entry: str) -> Q:
     """Proxies of entries that are not configured are probed with the External ones."""
     return ~Q(lane__in=providers().names()) if entry == EXTERNAL else Q(lane=entry)

@@ -20,12 +20,14 @@ from health.batches import claim_due, probeable, release
 from health.folding import Measured, fold
 from health.probes import probe_all, tls_context
 from health.results import Outcome, ProbeRequest, ProbeResult, ProxyCredentials, Stage
+from providers.config import EXTERNAL
 from proxyfleet.conf import settings
 from proxyfleet.fleet import hints
 from proxyfleet.fleet.backends import lane_of, providers
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.queues import queue_of
 from proxyfleet.fleet.secrets import Credentials, SecretMissing, credentials_of
+from proxyfleet.observability import metrics, tracing
 
 START_WITHIN = timedelta(seconds=20)
 """A batch starts no probe later than this; what is left stays due. So a batch ends, however slow its proxies are."""
@@ -93,6 +95,7 @@ def _probe(proxies: Sequence[Proxy], now: datetime) -> Iterator[tuple[list[Probe
     if not proxies:
         return
     began = time.monotonic()
+    entries = {proxy.pk: proxy.lane or EXTERNAL for proxy in proxies}
     credentials = credentials_of(proxies)
     missing = {pk: found for pk, found in credentials.items() if isinstance(found, SecretMissing)}
     requests = [_request(proxy, credentials) for proxy in proxies if proxy.pk not in missing]
@@ -110,8 +113,19 @@ def _probe(proxies: Sequence[Proxy], now: datetime) -> Iterator[tuple[list[Probe
         while not ended:
             ended = bool(wait([running], timeout=_FOLD_SECONDS).done)
             if results := [arrived.popleft() for _ in range(len(arrived))]:
+                _count(results, entries)
                 yield results, now + timedelta(seconds=time.monotonic() - began)
         running.result()
+
+
+def _count(results: Iterable[ProbeResult[Measured]], entries: Mapping[int, str]) -> None:
+    for result in results:
+        metrics.healthchecks.labels(entries[result.key.proxy_id], result.outcome.value).inc()
+        if result.seconds:  # nothing was tried without
+            metrics.healthcheck_duration.observe(seconds := sum(result.seconds.values()))
+            if settings().trace_health_probes:
+                outcome = {"outcome": result.outcome.value, "stage": result.stage.value}
+                tracing.ended_span("probe", seconds, proxy=str(result.key.proxy_id), **outcome)
 
 
 def _concurrency() -> int:
@@ -146,6 +160,7 @@ def _request(proxy: Proxy, credentials: Mapping[int, Credentials | SecretMissing
         timeout_seconds=proxy.health_timeout_seconds,
         expected_status=frozenset(proxy.expected_status) or None,
         credentials=ProxyCredentials(known.username, known.password) if isinstance(known, Credentials) else None,
+        public_names=settings().refuse_private_addresses,
     )
 
 

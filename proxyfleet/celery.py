@@ -12,15 +12,17 @@ from typing import Any
 
 from celery import Celery
 from celery.schedules import schedule
-from celery.signals import beat_init, setup_logging, worker_process_init
+from celery.signals import beat_init, setup_logging, worker_init, worker_process_init, worker_process_shutdown
 from kombu import Queue
 
 from providers.base import BehaviourProfile
 from providers.config import EXTERNAL, load_providers_config
 from providers.profiles import profile_of
+from proxyfleet.alive import Alive
 from proxyfleet.conf import Settings, settings
 from proxyfleet.fleet.limits import TimeLimits, check_limits, task_limits
 from proxyfleet.fleet.queues import CHECK_QUEUE, DEFAULT_QUEUE, queue_of
+from proxyfleet.observability import listener, tracing
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
 
@@ -121,8 +123,10 @@ def _make_app(conf: Settings) -> Celery:
         task_send_sent_event=True,
         timezone="UTC",
         beat_schedule=beat_schedule(profiles, conf),
+        beat_scheduler="proxyfleet.beat:Scheduler",
         beat_max_loop_interval=1,
     )
+    app.steps["consumer"].add(Alive)
     app.autodiscover_tasks(["proxyfleet.fleet", "health", "leasing"])
     return app
 
@@ -130,6 +134,30 @@ def _make_app(conf: Settings) -> Celery:
 @setup_logging.connect
 def _keep_django_logging(**_: object) -> None:
     """Django has configured logging already; Celery would replace it."""
+
+
+@worker_init.connect
+@beat_init.connect
+def _open_metrics(**_: object) -> None:
+    """A worker's own process counts nothing, but answers for its children, of which one may have been killed."""
+    listener.start_counting()
+    listener.start_answering()
+
+
+@beat_init.connect
+def _trace_messages(**_: object) -> None:
+    tracing.start("beat")
+
+
+@worker_process_init.connect
+def _trace_tasks(**_: object) -> None:
+    """In each child: the thread that sends spans would not outlive a fork."""
+    tracing.start("worker")
+
+
+@worker_process_shutdown.connect
+def _send_last_spans(**_: object) -> None:
+    tracing.stop()
 
 
 @beat_init.connect

@@ -17,6 +17,7 @@ from unfold.widgets import (
 )
 
 from proxyfleet.conf import settings
+from proxyfleet.fleet.admission import admit
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.spec import InvalidSpec, Mode, ProxySpec, check_identity
 
@@ -241,7 +242,7 @@ class ProxyForm(forms.Form):
             self.add_error("cloud_init_removed", "There is text as well: do one or the other.")
         if {"namespace", "name"} <= values.keys():
             self._check(lambda: check_identity(values["namespace"], values["name"]))
-        self._check(lambda: ProxySpec.parse(self.declared()))
+        self._check(lambda: admit(self.declared()))
         return values
 
     def _check(self, rule: Callable[[], object]) -> None:
