@@ -21,6 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--proxies", type=int, default=50, help="proxies that are declared in the cluster at once")
     parser.addoption("--quiet-seconds", type=float, default=20, help="how long the cluster is then watched for writes")
     parser.addoption("--examples", type=int, default=5, help="requests that are made up for each call of the API")
+    parser.addoption("--screenshots", metavar="FOLDER", help="where the browser tests leave a picture of each page")
     parser.addoption("--storm", type=float, default=4, help="seconds that each storm on the API processes lasts")
 
 

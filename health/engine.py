@@ -15,6 +15,7 @@ from pathlib import Path
 
 from django.db import transaction
 
+from health import memory
 from health.batches import claim_due, probeable, release
 from health.folding import Measured, fold
 from health.probes import probe_all, tls_context
@@ -47,9 +48,11 @@ def probe_due(entry: str, now: datetime) -> int:
     if batch is None:
         return 0
     unserved = {proxy.pk for proxy in batch.proxies}
+    uids = {proxy.pk: proxy.uid for proxy in batch.proxies}
     try:
         for results, moment in _probe(batch.proxies, now):
             fold(results, moment)
+            memory.keep(uids, results, moment)
             unserved.difference_update(result.key.proxy_id for result in results)
     finally:
         release(batch, unserved=unserved)
@@ -59,8 +62,11 @@ def probe_due(entry: str, now: datetime) -> int:
 def probe_now(proxy_ids: Iterable[int], now: datetime) -> int:
     """Probe these without waiting for their slot; returns how many were probed."""
     probed = 0
-    for results, moment in _probe(list(probeable().filter(pk__in=list(proxy_ids))), now):
+    proxies = list(probeable().filter(pk__in=list(proxy_ids)))
+    uids = {proxy.pk: proxy.uid for proxy in proxies}
+    for results, moment in _probe(proxies, now):
         fold(results, moment)
+        memory.keep(uids, results, moment)
         probed += len(results)
     return probed
 
@@ -154,6 +160,7 @@ def _request(proxy: Proxy, credentials: Mapping[int, Credentials | SecretMissing
         timeout_seconds=proxy.health_timeout_seconds,
         expected_status=frozenset(proxy.expected_status) or None,
         credentials=ProxyCredentials(known.username, known.password) if isinstance(known, Credentials) else None,
+        public_names=settings().refuse_private_addresses,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from celery import shared_task
 from django.utils import timezone
 
-from health import engine, provider_checks
+from health import engine, memory, provider_checks
 from proxyfleet.conf import settings
 from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.spec import MAX_PROBE_SECONDS
@@ -32,7 +32,9 @@ def probe(*, proxy_ids: Sequence[int]) -> int:
 @shared_task(name="health.check_provider")
 def check_provider(*, entry: str) -> bool:
     """Check the backend of one provider entry; returns whether it is ready."""
-    return provider_checks.check_provider(entry, providers(), timezone.now(), timeout=settings().check_timeout)
+    ready = provider_checks.check_provider(entry, providers(), timezone.now(), timeout=settings().check_timeout)
+    memory.keep_check(entry, timezone.now())
+    return ready
 
 
 @shared_task(name="health.forget_removed_providers")

@@ -13,14 +13,12 @@ from leasing import endings, queries
 from leasing.allocation import Contended, Granted, Wish, grant
 from leasing.errors import IdempotencyKeyReused, InvalidRequest, LeaseEnded, LeaseNotFound, NoProxyAvailable
 from leasing.ids import uuid7
-from leasing.models import Cooldown, EndCause, IdempotencyKey, Lease, Report, Result
+from leasing.models import REFUSALS, Cooldown, EndCause, IdempotencyKey, Lease, Report, Result
 from proxyfleet.conf import settings
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.ports import ports
 from proxyfleet.observability import metrics
 
-REFUSALS = frozenset({Result.RATE_LIMITED, Result.BLOCKED})
-"""The target turned the proxy away: the proxy rests, for this target only."""
 FAILURES = frozenset({Result.TIMEOUT, Result.ERROR})
 """The proxy itself may be broken: it is probed."""
 

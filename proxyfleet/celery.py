@@ -18,6 +18,7 @@ from kombu import Queue
 from providers.base import BehaviourProfile
 from providers.config import EXTERNAL, load_providers_config
 from providers.profiles import profile_of
+from proxyfleet.alive import Alive
 from proxyfleet.conf import Settings, settings
 from proxyfleet.fleet.limits import TimeLimits, check_limits, task_limits
 from proxyfleet.fleet.queues import CHECK_QUEUE, DEFAULT_QUEUE, queue_of
@@ -122,8 +123,10 @@ def _make_app(conf: Settings) -> Celery:
         task_send_sent_event=True,
         timezone="UTC",
         beat_schedule=beat_schedule(profiles, conf),
+        beat_scheduler="proxyfleet.beat:Scheduler",
         beat_max_loop_interval=1,
     )
+    app.steps["consumer"].add(Alive)
     app.autodiscover_tasks(["proxyfleet.fleet", "health", "leasing"])
     return app
 

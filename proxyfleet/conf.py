@@ -65,6 +65,11 @@ class Settings(BaseSettings):
     state_dir: Path = Field(
         default=Path("var"), description="Where this machine keeps state: the process provider's instances."
     )
+    alive_file: Path | None = Field(
+        default=None,
+        description="Touched every few seconds by a worker or beat whose loop turns: for the liveness probe of a "
+        "container. A worker without a broker removes it. None means no file.",
+    )
     discovery_addr: str = Field(
         default=":8090", description="Where the API, the admin and /metrics listen: [host]:port."
     )
@@ -111,6 +116,11 @@ class Settings(BaseSettings):
     probe_ca_file: FilePath | None = Field(
         default=None,
         description="Certificates that probes trust besides the system's, as PEM: for a target of your own.",
+    )
+    refuse_private_addresses: bool = Field(
+        default=False,
+        description="External hosts and probe URLs must be public: those who may declare proxies can't look into the "
+        "private network. Link-local and cloud-metadata addresses are refused in any case.",
     )
     probe_interval: Interval = Field(default=1, description="How often beat asks which proxies are due for a probe.")
     health_workers: int = Field(

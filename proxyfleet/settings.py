@@ -90,6 +90,8 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 LOGIN_URL = "admin:login"
+# Where the form at /admin/login/ leads: of itself it says nothing.
+LOGIN_REDIRECT_URL = "admin:index"
 
 SECURE_SSL_REDIRECT = SETTINGS.https
 SECURE_HSTS_SECONDS = 31_536_000 if SETTINGS.https else 0
@@ -103,9 +105,8 @@ SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 
 LANGUAGE_CODE = "en-us"
-# With translations on, the language's own format would win.
 USE_I18N = False
-DATETIME_FORMAT = "Y-m-d H:i:s T"
+FORMAT_MODULE_PATH = ["proxyfleet.formats"]
 TIME_ZONE = "UTC"
 USE_TZ = True
 
@@ -143,6 +144,7 @@ UNFOLD = {
         {"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("fleet/favicon.svg")},
     ],
     "STYLES": [lambda _request: static("fleet/admin.css")],
+    "SCRIPTS": [lambda _request: static("fleet/admin.js")],
     "SIDEBAR": {"navigation": "proxyfleet.navigation.sidebar"},
 }
 

@@ -35,7 +35,7 @@ def user(account: str) -> str:
 
 def install(cluster: Cluster) -> None:
     """As docs/kubernetes.md says."""
-    cluster.kubectl("create", "namespace", SYSTEM)
+    cluster.kubectl("apply", "-f", str(ROOT / "deploy" / "namespace.yaml"))
     for part in ("crd", "rbac"):
         cluster.kubectl("apply", "-k", str(ROOT / "deploy" / part))
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
