@@ -67,7 +67,7 @@ def is_traced() -> bool:
 def span(name: str, *, kind: SpanKind = SpanKind.INTERNAL, **attributes: str) -> Iterator[trace.Span]:
     """A span around the block; an error that leaves the block is noted by its class and redacted message.
 
-    Costs a microsecond or two when nothing is traced.
+    Costs some microseconds when nothing is traced.
     """
     with _tracer.start_as_current_span(
         name, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
