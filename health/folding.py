@@ -130,7 +130,7 @@ def _weigh(
         heard.append((host, each, result.message))
     news = {host for host, each, _ in heard if each.stage not in {None, Stage.CONNECT}} | held.keys()
     heard = [each for each in heard if each[0] in news]
-    return weigh(held, heard, fleets({host for host, _, _ in heard}) if heard else {}, now)
+    return weigh(held, heard, fleets(held, {host for host, _, _ in heard}) if heard else {}, now)
 
 
 def _take_back(weighing: Weighing, proxies: Mapping[int, Proxy], now: datetime) -> set[int]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 
-from django.db.models import F, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 
 from health.http1 import parse_target
 from health.results import Stage
@@ -86,20 +85,14 @@ def suspicions(*, lock: Collection[str] | None = None) -> dict[str, Suspicion]:
     return {row.host: _read(row) for row in rows}
 
 
-def fleets(hosts: Collection[str]) -> dict[str, int]:
-    """How many proxies, not unhealthy, are probed with each of these."""
-    counts: Counter[str] = Counter()
-    fit = (
-        Proxy.objects.exclude(address="")
-        .filter(deletion_requested_at=None)
-        .exclude(verdict=Verdict.UNHEALTHY.value, probed_serial=F("instance_serial"))
-    )
-    default = str(settings().healthcheck_url)
-    for url in fit.values_list("health_url", flat=True).iterator(chunk_size=10_000):
-        counts[url or default] += 1
+def fleets(held: Mapping[str, Suspicion], hosts: Collection[str]) -> dict[str, int]:
+    """How many proxies are probed with each of these and are not unhealthy, but perhaps by what is being weighed."""
+    weighed = [pk for suspicion in held.values() for pk in suspicion.evidence]
+    fell_before = Q(verdict=Verdict.UNHEALTHY.value, probed_serial=F("instance_serial")) & ~Q(pk__in=weighed)
+    fit = Proxy.objects.exclude(address="").filter(~fell_before, deletion_requested_at=None)
     totals = dict.fromkeys(hosts, 0)
-    for url, count in counts.items():
-        if (host := host_of(url)) in totals:
+    for url, count in fit.order_by().values_list("health_url").annotate(Count("pk")):
+        if (host := host_of(url or str(settings().healthcheck_url))) in totals:
             totals[host] += count
     return totals
 

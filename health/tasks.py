@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from health import engine, provider_checks
+from health import engine, provider_checks, targets
 from proxyfleet.conf import settings
 from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.spec import MAX_PROBE_SECONDS
@@ -31,3 +31,9 @@ def check_provider(*, entry: str) -> bool:
 def forget_removed_providers() -> int:
     """Drop what was found of entries that are no longer configured; returns how many there were."""
     return provider_checks.forget_removed(providers().names())
+
+
+@shared_task(name="health.forget_unused_targets")
+def forget_unused_targets() -> int:
+    """Drop what is suspected of targets that no proxy is probed with any more; returns of how many."""
+    return targets.forget_unused(timezone.now())

@@ -77,8 +77,8 @@ def wait_until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
 
 def test_due_proxies_get_their_verdict() -> None:
     with peer(answer(WHOAMI)) as port, peer(answer(b"HTTP/1.1 500 X\r\n\r\n")) as bad_port:
-        good = add_proxies(20, address_port=port)
-        [bad] = add_proxies(1, address_port=bad_port, failure_threshold=1)
+        good = add_proxies(20, address_port=port, health_interval_seconds=86_400)
+        [bad] = add_proxies(1, address_port=bad_port, failure_threshold=1, health_interval_seconds=86_400)
         assert probe_due("external", NOW) == 21
         assert probe_due("external", NOW) == 0
     verdicts = dict(Proxy.objects.values_list("pk", "verdict"))
@@ -146,7 +146,7 @@ def test_results_wait_for_a_database_that_is_restarted(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(engine, "fold", fold_without_database)
     with peer(answer(WHOAMI)) as port:
-        add_proxies(20, address_port=port)
+        add_proxies(20, address_port=port, health_interval_seconds=86_400)
         assert probe_due("external", NOW) == 20
     assert len(ended) == 3
     assert Proxy.objects.filter(verdict="healthy", probe_successes=1).count() == 20
@@ -222,7 +222,9 @@ def test_more_proxies_than_descriptors_are_probed_all_the_same(
     many = 200
     with socket.create_server(("127.0.0.1", 0), backlog=1) as never_accepts:
         port = never_accepts.getsockname()[1]
-        add_proxies(many, address_port=port, health_timeout_seconds=1, failure_threshold=1)
+        add_proxies(
+            many, address_port=port, health_timeout_seconds=1, health_interval_seconds=86_400, failure_threshold=1
+        )
         allowed = open_descriptors() + many // 2
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, before[1]))
         if not may_have_more:

@@ -188,9 +188,7 @@ def test_of_a_fleet_that_has_shrunk_to_one_proxy_one_success_is_enough() -> None
     assert target.turns[1:] == [Closed()]
 
 
-RESULTS = st.lists(
-    st.tuples(st.integers(0, 12), st.sampled_from([None, *Stage]), st.integers(0, 20_000)), max_size=200
-)
+RESULTS = st.lists(st.tuples(st.integers(0, 12), st.sampled_from([None, *Stage]), st.integers(0, 20_000)), max_size=200)
 
 
 @settings(deadline=None)

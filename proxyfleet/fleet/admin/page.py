@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from proxyfleet.fleet.admin.badges import badge, health_badge, state_badges
+from proxyfleet.fleet.admin.probing import egress_badges
 from proxyfleet.fleet.models import Origin, Proxy, ProxyEvent
 from proxyfleet.fleet.ports import ports
 
@@ -22,7 +23,7 @@ def page_of(proxy: Proxy, now: datetime, *, before: str) -> dict[str, Any]:
     return {
         "proxy": proxy,
         "now": now,
-        "badges": [state_badges(proxy), health_badge(proxy)],
+        "badges": [state_badges(proxy), health_badge(proxy), *egress_badges(proxy)],
         "facts": _facts(proxy),
         "health_facts": _health_facts(proxy),
         "conditions": [

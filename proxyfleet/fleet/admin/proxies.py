@@ -17,6 +17,7 @@ from unfold.views import ChangeList
 from proxyfleet.fleet.admin.badges import health_badge, state_badges
 from proxyfleet.fleet.admin.editing import SpecEditing
 from proxyfleet.fleet.admin.page import page_of
+from proxyfleet.fleet.admin.probing import EgressFilter
 from proxyfleet.fleet.admin.shared import gone, page_url, person
 from proxyfleet.fleet.admin.verbs import VERBS, Outcome, Verb, perform
 from proxyfleet.fleet.models import Proxy
@@ -54,7 +55,7 @@ class ProxyChangeList(ChangeList):
 @admin.register(Proxy)
 class ProxyAdmin(SpecEditing):
     list_display: ClassVar = ["full_name", "phase_", "health", "provider_", "address_", "leases", "origin", "age"]
-    list_filter: ClassVar = [*FILTERED.items()]
+    list_filter: ClassVar = [*FILTERED.items(), EgressFilter]
     search_fields: ClassVar = ["name", "address", "provider_id"]
     search_help_text = "Name, address or providerID"
     list_per_page = 50
