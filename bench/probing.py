@@ -18,7 +18,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import median
 
 import django
 import trustme
@@ -75,7 +74,7 @@ async def fetch_all(port: int, count: int, tls: ssl.SSLContext) -> None:
             group.create_task(take_turns())
 
 
-def measure(proxies: int, rounds: int, folder: Path) -> dict[str, float]:
+def measure(proxies: int, rounds: int, folder: Path) -> list[dict[str, float]]:
     django.setup()
     # Models can be imported only now.
     from health import engine
@@ -105,7 +104,7 @@ def measure(proxies: int, rounds: int, folder: Path) -> dict[str, float]:
         for number in range(proxies)
     )
     now = START
-    bare, probed, rates = [], [], []
+    took = []
 
     def timed(work: Callable[[], int]) -> tuple[float, float]:
         began, cpu = time.monotonic(), time.process_time()
@@ -118,15 +117,14 @@ def measure(proxies: int, rounds: int, folder: Path) -> dict[str, float]:
 
     engine.probe_due("external", now)  # the verdicts: from here on the fleet is at rest
     for _ in range(rounds):
-        bare.append(timed(fetch)[0])
+        bare, _ = timed(fetch)
         now += INTERVAL
         cost, rate = timed(partial(engine.probe_due, "external", now))
-        probed.append(cost)
-        rates.append(rate)
+        took.append({"bare": bare, "probe": cost, "rate": rate})
     peer.kill()
     if healthy := Proxy.objects.exclude(verdict="healthy").count():
         raise RuntimeError(f"{healthy} proxies are not healthy")
-    return {"bare": median(bare), "probe": median(probed), "rate": median(rates)}
+    return took
 
 
 if __name__ == "__main__":

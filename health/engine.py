@@ -6,14 +6,14 @@ import logging
 import resource
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
 from django.db import InterfaceError, OperationalError, connection
 
-from health import turns
+from health import memory, turns
 from health.folding import fold
 from health.probes import tls_context
 from health.prompt import answered
@@ -21,9 +21,11 @@ from health.results import Measured, Outcome, ProbeRequest, ProbeResult, ProxyCr
 from health.running import Probes
 from health.targets import url_of
 from health.turns import Due, Turn, TurnLost
+from providers.config import EXTERNAL
 from proxyfleet.conf import settings
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.secrets import Credentials, SecretMissing, credentials_of
+from proxyfleet.observability import metrics, tracing
 
 logger = logging.getLogger(__name__)
 
@@ -137,10 +139,13 @@ class _Run:
         """Write the results that have come, and say how many."""
         if not self._unwritten:
             return 0
-        fold(self._unwritten, self._now())
-        keys = [result.key for result in self._unwritten]
+        results, moment = self._unwritten, self._now()
+        fold(results, moment)
         self._unwritten = []
+        keys = [result.key for result in results]
         done = [self._open.pop(key) for key in keys]
+        _count(results, {due.proxy.pk: due.proxy.lane or EXTERNAL for due in done})
+        memory.keep({due.proxy.pk: due.proxy.uid for due in done}, results, moment)
         if asked := [due.proxy.pk for due in done if due.asked]:
             answered(asked, self._turn.token)
         if left := self._left.intersection(keys):
@@ -181,6 +186,16 @@ def _places() -> tuple[int, int]:
     return min(active, wanted), wanted
 
 
+def _count(results: Iterable[ProbeResult[Measured]], entries: Mapping[int, str]) -> None:
+    for result in results:
+        metrics.healthchecks.labels(entries[result.key.proxy_id], result.outcome.value).inc()
+        if result.seconds:  # nothing was tried without
+            metrics.healthcheck_duration.observe(seconds := sum(result.seconds.values()))
+            if settings().trace_health_probes:
+                outcome = {"outcome": result.outcome.value, "stage": result.stage.value}
+                tracing.ended_span("probe", seconds, proxy=str(result.key.proxy_id), **outcome)
+
+
 def open_descriptors() -> int:
     """How many files and sockets this process has open."""
     return len(list(Path("/dev/fd").iterdir()))
@@ -201,6 +216,7 @@ def _request(proxy: Proxy, known: Credentials | None) -> ProbeRequest[Measured]:
         timeout_seconds=proxy.health_timeout_seconds,
         expected_status=frozenset(proxy.expected_status) or None,
         credentials=ProxyCredentials(known.username, known.password) if known else None,
+        public_names=settings().refuse_private_addresses,
     )
 
 

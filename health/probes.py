@@ -113,13 +113,18 @@ class _Attempt:
     async def run(self) -> None:
         deadline = asyncio.get_running_loop().time() + self._request.timeout_seconds
         try:
-            with await connect(self._request.proxy_host, self._request.proxy_port, deadline=deadline) as sock:
+            with await connect(
+                self._request.proxy_host,
+                self._request.proxy_port,
+                deadline=deadline,
+                public_names=self._request.public_names,
+            ) as sock:
                 self._own_address = sock.getsockname()[0]
                 await self._fetch(SocketStream(sock, budget=_PROBE_LIMIT_BYTES))
         except (TimeoutError, _ProbeFailedError):
             raise
         except ForbiddenAddressError:
-            self._fail(Outcome.CONNECT_FAILED, f"{self._proxy} is a link-local or cloud-metadata address: never probed")
+            self._fail(Outcome.CONNECT_FAILED, f"{self._proxy} is at an address that is never probed")
         except UnresolvedHostError:
             self._fail(Outcome.CONNECT_FAILED, f"the name of {self._proxy} does not resolve")
         except ssl.SSLCertVerificationError as error:

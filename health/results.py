@@ -79,6 +79,8 @@ class ProbeRequest(Generic[Key]):
     expected_status: frozenset[int] | None = None
     """None: any 2xx or 3xx."""
     credentials: ProxyCredentials | None = field(default=None, repr=False)
+    public_names: bool = False
+    """A proxy that goes by a name must be in the internet."""
 
     def expects(self, status: int) -> bool:
         return 200 <= status < 400 if self.expected_status is None else status in self.expected_status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from health import engine, provider_checks, targets
+from health import engine, memory, provider_checks, targets
 from proxyfleet.conf import settings
 from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.spec import MAX_PROBE_SECONDS
@@ -24,7 +24,9 @@ def probe_due(*, entry: str) -> int:
 @shared_task(name="health.check_provider")
 def check_provider(*, entry: str) -> bool:
     """Check the backend of one provider entry; returns whether it is ready."""
-    return provider_checks.check_provider(entry, providers(), timezone.now(), timeout=settings().check_timeout)
+    ready = provider_checks.check_provider(entry, providers(), timezone.now(), timeout=settings().check_timeout)
+    memory.keep_check(entry, timezone.now())
+    return ready
 
 
 @shared_task(name="health.forget_removed_providers")

@@ -36,6 +36,7 @@ _LONGEST_PROBE = timedelta(seconds=MAX_PROBE_SECONDS + 30)
 _READ = (
     "uid",
     "namespace",
+    "lane",
     "credentials_secret_name",
     "address",
     "address_port",
@@ -118,7 +119,7 @@ def take(turn: Turn, now: datetime, *, running: Mapping[Measured, int | None]) -
         raise TurnLost(turn.entry)
     elsewhere, abandoned = _left_running(state, now)
     busy = running.keys() | elsewhere
-    of_entry = probeable().filter(_of(turn.entry))
+    of_entry = probeable().filter(of(turn.entry))
     abandoned_ids = {key.proxy_id for key in abandoned}
     asked = set(of_entry.filter(asked_for(turn.token)).values_list("pk", flat=True))
     found = of_entry.annotate(slot_ms=next_slot(turn.since)).filter(
@@ -179,7 +180,7 @@ def _has_work(entry: str, state: ProviderState, since: datetime, now: datetime) 
     elsewhere, abandoned = _left_running(state, now)
     if abandoned:
         return True
-    of_entry = probeable().filter(_of(entry))
+    of_entry = probeable().filter(of(entry))
     asked = of_entry.filter(asked_for(None)).values_list("pk", "instance_serial")
     if any(Measured(*key) not in elsewhere for key in asked):
         return True
@@ -222,6 +223,6 @@ def _as_json(running: Collection[Measured], state: ProviderState) -> list[list[i
     return [mark for mark in state.probes_left_running if Measured(mark[0], mark[1]) in running]
 
 
-def _of(entry: str) -> Q:
+def of(entry: str) -> Q:
     """Proxies of entries that are not configured are probed with the External ones."""
     return ~Q(lane__in=providers().names()) if entry == EXTERNAL else Q(lane=entry)

@@ -132,7 +132,7 @@ def test_a_turn_that_is_over_lets_the_next_begin_and_ends_its_own_probes(monkeyp
 
 def test_results_wait_for_a_database_that_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every session is ended, as a restart does, each time before results are written, twice at least."""
-    ended = []
+    ended: list[int] = []
 
     def fold_without_database(*arguments: Any) -> None:
         if len(ended) < 2:
@@ -301,7 +301,12 @@ def test_many_reports_at_once_cost_few_probes_and_one_message() -> None:
         ids = [proxy.pk for proxy in proxies]
         ProviderState.objects.create(entry="external", probed_until=NOW)
         prober = CeleryProber()
-        reports = [in_thread(lambda: [prober.probe_soon([pk]) for _ in range(20) for pk in ids]) for _ in range(8)]
+
+        def report_all() -> None:
+            for pk in ids * 20:
+                prober.probe_soon([pk])
+
+        reports = [in_thread(report_all) for _ in range(8)]
         for report in reports:
             report.join(timeout=60)
         assert len(messages("provider.external")) == 10, "1,600 reports, before the first probe"

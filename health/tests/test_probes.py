@@ -8,7 +8,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -312,6 +312,8 @@ def _unused_port() -> int:
         ("2852039166", Outcome.CONNECT_FAILED, "never probed"),  # the same, as the C library reads it
         ("fe80::1%lo", Outcome.CONNECT_FAILED, "never probed"),
         ("fd00:ec2::254", Outcome.CONNECT_FAILED, "never probed"),
+        ("64:ff9b::a9fe:a9fe", Outcome.CONNECT_FAILED, "never probed"),  # the same by NAT64
+        ("100.100.100.200", Outcome.CONNECT_FAILED, "never probed"),
     ],
 )
 def test_proxy_that_is_not_reached(host: str, outcome: Outcome, hint: str, certificates: Certificates) -> None:
@@ -319,6 +321,14 @@ def test_proxy_that_is_not_reached(host: str, outcome: Outcome, hint: str, certi
     result = asyncio.run(probe(request, certificates.prober))
     assert (result.outcome, result.stage) == (outcome, Stage.CONNECT)
     assert hint in result.message
+
+
+@pytest.mark.parametrize(("host", "hint"), [("localhost", "never probed"), ("127.0.0.1", "nothing listens")])
+def test_where_names_must_be_public_an_address_of_a_provider_need_not_be(
+    host: str, hint: str, certificates: Certificates
+) -> None:
+    request = replace(_request(_unused_port(), url="https://target.example/", host=host), public_names=True)
+    assert hint in asyncio.run(probe(request, certificates.prober)).message
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def test_one_leads_and_its_end_is_the_turn_of_the_other(operator: Operator, brid
 
     operator.apply(*NAMES)
     operator.until(lambda: len(writes(first)) > 10)
+    assert 'proxyfleet_sync_events_total{kind="Proxy"}' in bridges[first].metrics()
     bridges[first].kill()
     killed_at = timezone.now()
     news()
@@ -101,7 +102,14 @@ def test_a_leader_that_slept_past_its_lease_leaves_the_rows_alone(
             raise NotLeading("it slept")
 
     api = connect(operator.cluster.service_account_kubeconfig(SYSTEM, "proxyfleet-sync"), before_write=check)
-    term = Term(api, identity="sleeper", namespace=operator.namespace, provider_types={}, clock=timezone.now)
+    term = Term(
+        api,
+        identity="sleeper",
+        fleet_id="proxyfleet",
+        namespace=operator.namespace,
+        provider_types={},
+        clock=timezone.now,
+    )
     term.start()
     try:
         operator.apply("a")

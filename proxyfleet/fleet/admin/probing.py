@@ -55,4 +55,5 @@ def suspect_targets(now: datetime) -> list[dict[str, Any]]:
             "message": target.message,
         }
         for target in ProbeTarget.objects.exclude(suspect_since=None)
+        if target.suspect_since is not None
     ]

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('fleet', '0004_skip_cleanup_withdrawn'),
+        ('fleet', '0005_event_search'),
     ]
 
     operations = [
