@@ -9,6 +9,7 @@ import yaml
 
 from proxyfleet.fleet.admin.badges import badge, health_badge, state_badges
 from proxyfleet.fleet.admin.chart import chart_of
+from proxyfleet.fleet.admin.probing import egress_badges
 from proxyfleet.fleet.admin.timeline import timeline_of
 from proxyfleet.fleet.models import Origin, Proxy
 from proxyfleet.fleet.ports import LastProbe, ports
@@ -25,7 +26,7 @@ def page_of(proxy: Proxy, now: datetime, *, show: str, before: str) -> dict[str,
     return {
         "proxy": proxy,
         "now": now,
-        "badges": [state_badges(proxy), health_badge(proxy)],
+        "badges": [state_badges(proxy), health_badge(proxy), *egress_badges(proxy)],
         "facts": _facts(proxy),
         "health_facts": _health_facts(proxy, ports.probes.last_each([proxy.uid]).get(proxy.uid), now),
         "kubectl": f"kubectl describe px {proxy.name} --namespace {proxy.namespace}" if of_cluster else "",
