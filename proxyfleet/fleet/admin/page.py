@@ -7,11 +7,13 @@ from typing import Any
 
 import yaml
 
+from proxyfleet.conf import settings
 from proxyfleet.fleet.admin.badges import badge, health_badge, state_badges
 from proxyfleet.fleet.admin.chart import chart_of
 from proxyfleet.fleet.admin.probing import egress_badges
 from proxyfleet.fleet.admin.timeline import timeline_of
 from proxyfleet.fleet.models import Origin, Proxy
+from proxyfleet.fleet.operations import OwnedByTheCluster
 from proxyfleet.fleet.ports import LastProbe, ports
 from proxyfleet.fleet.templatetags.ages import age
 
@@ -66,6 +68,10 @@ def _facts(proxy: Proxy) -> list[tuple[str, Any]]:
         ("UID", proxy.uid),
     ]
     sometimes = [
+        (
+            "Read-only",
+            OwnedByTheCluster(proxy) if proxy.origin == Origin.CLUSTER and not settings().cluster_sync else "",
+        ),
         ("Deletion asked for", proxy.deletion_requested_at),
         ("Draining since", proxy.draining_since),
         ("Errors since", proxy.error_since),
