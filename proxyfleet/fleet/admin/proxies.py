@@ -90,7 +90,10 @@ class ProxyAdmin(SpecEditing):
         """Only what the filters use. By default the list can be asked about any column of the row, a letter at a time,
         and so about the cloud-init.
         """
-        return lookup == AttributeFilter.parameter_name or lookup.partition("__")[0] in FILTERED
+        return lookup == AttributeFilter.parameter_name or lookup.partition("__")[0] in {
+            *FILTERED,
+            EgressFilter.parameter_name,
+        }
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Proxy]:
         """Without what is long and never shown."""
