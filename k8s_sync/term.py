@@ -76,7 +76,8 @@ class Term:
     def problem(self) -> str:
         """What keeps the rows from showing the cluster, or will; empty when nothing does."""
         feeds = (*self._secrets, self._proxies)
-        found = {source.problem: None for source in (*feeds, self._healths) if source.problem}
+        problems = [*(feed.problem for feed in feeds), self._healths.problem]
+        found = dict.fromkeys(filter(None, problems))
         if not found and not all(feed.has_listed for feed in feeds):
             return "the first list is not complete yet"
         return "; ".join(found)

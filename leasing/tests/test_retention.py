@@ -22,14 +22,14 @@ OLD = NOW - timedelta(days=settings().event_retention_days, seconds=1)
 
 _HISTORY = """
 insert into leasing_endedlease (id, proxy_uid, namespace, name, owner, client, target, created_at, ended_at, cause)
-select gen_random_uuid(), gen_random_uuid(), 'default', 'a', '', '', '', %(at)s, %(at)s - number * %(apart)s, 'released'
+select gen_random_uuid(), gen_random_uuid(), 'default', 'a', '', '', '', %(at)s, %(at)s - number * %(apart)s * interval '1 second', 'released'
 from generate_series(0, %(count)s - 1) number
 """
 
 
 def make_history(count: int, *, at: datetime = OLD, apart: timedelta = timedelta(seconds=1)) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(_HISTORY, {"at": at, "apart": apart, "count": count})
+        cursor.execute(_HISTORY, {"at": at, "apart": apart.total_seconds(), "count": count})
 
 
 def always() -> bool:
@@ -66,8 +66,12 @@ def test_each_step_is_a_transaction_of_its_own(monkeypatch: pytest.MonkeyPatch) 
     make_history(25)
     left = []
 
+    def count() -> None:
+        left.append(EndedLease.objects.count())
+        connection.close()
+
     def look() -> bool:
-        elsewhere = threading.Thread(target=lambda: (left.append(EndedLease.objects.count()), connection.close()))
+        elsewhere = threading.Thread(target=count)
         elsewhere.start()
         elsewhere.join()
         return True
