@@ -22,7 +22,8 @@ OLD = NOW - timedelta(days=settings().event_retention_days, seconds=1)
 
 _HISTORY = """
 insert into leasing_endedlease (id, proxy_uid, namespace, name, owner, client, target, created_at, ended_at, cause)
-select gen_random_uuid(), gen_random_uuid(), 'default', 'a', '', '', '', %(at)s, %(at)s - number * %(apart)s * interval '1 second', 'released'
+select gen_random_uuid(), gen_random_uuid(), 'default', 'a', '', '', '', %(at)s,
+  %(at)s - number * %(apart)s * interval '1 second', 'released'
 from generate_series(0, %(count)s - 1) number
 """
 
