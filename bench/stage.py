@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -88,12 +89,11 @@ class Stage:
 
     @contextmanager
     def web(self, fleet: str) -> Iterator[Address]:
-        """The web process of `make run` on this fleet, until the block ends."""
+        """The web process of `make run` on this fleet, with the no-op calls beside it, until the block ends."""
         self._make(fleet)
         address = Address("127.0.0.1", free_port())
-        program = next(
-            program for program in programs(address, self._state, cluster_sync=False) if program.name == "web"
-        )
+        web = next(program for program in programs(address, self._state, cluster_sync=False) if program.name == "web")
+        program = replace(web, argv=[*web.argv[:-1], "bench.wsgi:application"])
         environment = os.environ.copy()
         os.environ.update(self._environment(fleet))
         try:

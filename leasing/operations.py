@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import IntegrityError, connection, transaction
 
 from leasing import endings, queries
-from leasing.allocation import Wish, grant
+from leasing.allocation import Granted, Wish, grant
 from leasing.errors import IdempotencyKeyReused, InvalidRequest, LeaseEnded, LeaseNotFound, NoProxyAvailable
 from leasing.ids import uuid7
 from leasing.models import Cooldown, EndCause, IdempotencyKey, Lease, Report, Result
@@ -35,7 +35,7 @@ class RequestKey:
 
 def acquire(
     wish: Wish, *, count: int, ttl_seconds: int | None, now: datetime, request_key: RequestKey | None = None
-) -> list[Lease]:
+) -> Sequence[Lease | Granted]:
     """Up to ``count`` leases on distinct proxies, at least one, each with its proxy.
 
     A time to live beyond the setting's is cut down to it. A repeated ``request_key`` gets the leases of the first.
@@ -44,21 +44,21 @@ def acquire(
     ids = [uuid7(now) for _ in range(count)]
     if request_key is not None:
         ids, is_known = _ids_of(request_key, wish.owner, ids, now)
-        if is_known and (leases := _granted_before(ids, now)):
-            return leases
+        if is_known and (before := _granted_before(ids, now)):
+            return before
     try:
-        leases = grant(wish, ids, now=now, expires_at=_expiry(ttl_seconds, now))
+        granted = grant(wish, ids, now=now, expires_at=_expiry(ttl_seconds, now))
     except IntegrityError:
         # The same request is being served by another process, and was quicker.
-        if request_key is None or not (leases := _granted_before(ids, now)):
+        if request_key is None or not (before := _granted_before(ids, now)):
             raise
-        return leases
-    if not leases and request_key is not None:
-        # Or it was quicker, and has the slot that there was.
-        leases = _going_on(ids, now)
-    if not leases:
+        return before
+    # Or it was quicker, and has the slot that there was.
+    if not granted and request_key is not None and (before := _going_on(ids, now)):
+        return before
+    if not granted:
         raise NoProxyAvailable(queries.shortage(wish, now))
-    return leases
+    return granted
 
 
 def renew(lease_id: UUID, *, ttl_seconds: int | None, now: datetime) -> Lease:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from django.db import connection, transaction
 
 from leasing import operations, tasks
-from leasing.allocation import Wish
+from leasing.allocation import Granted, Wish
 from leasing.errors import LeaseEnded
 from leasing.ids import uuid7
 from leasing.models import Cooldown, EndCause, EndedLease, IdempotencyKey, Lease, ProxyLoad, Report, Result
@@ -29,7 +30,7 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ANY = Wish(selector=Selector(), target="example.com")
 
 
-def acquire(count: int = 1, *, now: datetime = NOW, key: str = "") -> list[Lease]:
+def acquire(count: int = 1, *, now: datetime = NOW, key: str = "") -> Sequence[Lease | Granted]:
     request_key = RequestKey(key, fingerprint="same") if key else None
     return operations.acquire(ANY, count=count, ttl_seconds=60, now=now, request_key=request_key)
 
@@ -45,7 +46,7 @@ def test_a_request_that_is_sent_twice_at_once_is_served_once(count: int) -> None
         def send(key: str, together: threading.Barrier = together) -> set[Any]:
             try:
                 together.wait()
-                return {lease.pk for lease in acquire(count, key=key)}
+                return {lease.id for lease in acquire(count, key=key)}
             finally:
                 connection.close()
 
@@ -110,8 +111,8 @@ def test_the_sweeper_ends_what_is_over_and_nothing_else() -> None:
     (going_on,) = acquire()
     assert operations.expire(NOW) == 1
     assert operations.expire(NOW) == 0
-    assert list(Lease.objects.all()) == [going_on]
-    assert (EndedLease.objects.get().pk, EndedLease.objects.get().cause) == (over.pk, EndCause.EXPIRED)
+    assert [lease.id for lease in Lease.objects.all()] == [going_on.id]
+    assert (EndedLease.objects.get().pk, EndedLease.objects.get().cause) == (over.id, EndCause.EXPIRED)
     assert ProxyLoad.objects.get().active == 1
 
 
@@ -128,10 +129,10 @@ def test_the_sweeper_clears_a_backlog_of_many_batches(monkeypatch: pytest.Monkey
 def test_a_renewal_saves_a_lease_from_the_sweeper() -> None:
     make_proxy("a")
     (lease,) = acquire()
-    operations.renew(lease.pk, ttl_seconds=600, now=NOW + timedelta(seconds=59))
+    operations.renew(lease.id, ttl_seconds=600, now=NOW + timedelta(seconds=59))
     assert operations.expire(NOW + timedelta(seconds=61)) == 0
     with pytest.raises(LeaseEnded):
-        operations.renew(lease.pk, ttl_seconds=600, now=NOW + timedelta(hours=1))
+        operations.renew(lease.id, ttl_seconds=600, now=NOW + timedelta(hours=1))
 
 
 @pytest.mark.django_db
@@ -139,8 +140,8 @@ def test_history_is_kept_for_its_time(prober: RecordingProber) -> None:
     make_proxy("a", max_leases=5)
     (ended,) = acquire()
     (reported,) = acquire()
-    operations.release(ended.pk, now=NOW)
-    operations.report(reported.pk, result=Result.BLOCKED, target="", cooldown_seconds=60, now=NOW)
+    operations.release(ended.id, now=NOW)
+    operations.report(reported.id, result=Result.BLOCKED, target="", cooldown_seconds=60, now=NOW)
     IdempotencyKey.objects.create(key="k", fingerprint="f", lease_ids=[], created_at=NOW)
 
     prune(NOW)
@@ -149,7 +150,7 @@ def test_history_is_kept_for_its_time(prober: RecordingProber) -> None:
     assert [model.objects.count() for model in (EndedLease, Report, Cooldown, IdempotencyKey)] == [1, 1, 0, 0]
     prune(NOW + timedelta(days=settings().event_retention_days, seconds=1))
     assert [model.objects.count() for model in (EndedLease, Report)] == [0, 0]
-    assert list(Lease.objects.all()) == [reported]
+    assert [lease.id for lease in Lease.objects.all()] == [reported.id]
 
 
 @pytest.mark.django_db
