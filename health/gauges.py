@@ -8,8 +8,8 @@ from datetime import datetime
 from django.db.models import Min
 from prometheus_client import Metric
 
-from health.batches import next_slot, of, probeable
 from health.schedule import moment_at
+from health.turns import next_slot, of, probeable
 from providers.config import EXTERNAL
 from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.models import ProviderState

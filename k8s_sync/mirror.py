@@ -95,7 +95,7 @@ class Mirror:
             return False
 
     def _delete(self, uid: str, obj: Object, now: datetime) -> None:
-        row = Proxy.objects.filter(uid=uid).first()
+        row = Proxy.objects.filter(uid=uid, origin=Origin.CLUSTER).first()
         if row is not None:
             self._take_annotations(row, obj, now)
             operations.request_deletion(row.pk, actor=ACTOR, now=now, origin=Origin.CLUSTER)
@@ -113,10 +113,14 @@ class Mirror:
         try:
             if row is None:
                 self._declare(declared, now)
+            elif row.origin != Origin.CLUSTER:
+                raise _left(row)
             else:
                 self._take_annotations(row, obj, now)
                 self._update(row, declared, now)
                 _check_shown(row, obj)
+        except NameTaken as error:
+            self._refuse(obj, None, error, now)
         except InvalidSpec as error:
             self._refuse(obj, row, error, now)
         else:
@@ -224,6 +228,12 @@ class Mirror:
                 self._remarks[uid] = remarks
             else:
                 self._remarks.pop(uid, None)
+
+
+def _left(row: Proxy) -> NameTaken:
+    return NameTaken(
+        {"name": [f"the proxy {row} was taken over by `manage.py leave_cluster`: delete it there, or this object"]}
+    )
 
 
 def _check_shown(row: Proxy, obj: Object) -> None:

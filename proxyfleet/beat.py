@@ -31,7 +31,7 @@ class Scheduler(PersistentScheduler):
         alive.tell()
         sends = self._turn.is_ours()
         if sends is not self._sends:
-            logger.warning("beat %s", "sends from now on" if sends else "sends no more: PostgreSQL took back its lock")
+            logger.warning("This beat sends from now on" if sends else "This beat sends no more: its lock is lost")
             self._sends = sends
         if not sends:
             return STANDBY_SECONDS

@@ -55,6 +55,9 @@ def beat_schedule(profiles: Mapping[str, BehaviourProfile], conf: Settings) -> d
         "forget removed providers": _every(
             conf.provider_check_interval, "health.forget_removed_providers", queue=DEFAULT_QUEUE
         ),
+        "forget unused probe targets": _every(
+            conf.provider_check_interval, "health.forget_unused_targets", queue=DEFAULT_QUEUE
+        ),
     }
     for entry, profile in {**profiles, EXTERNAL: profile_of(EXTERNAL)}.items():
         queue, limits = queue_of(entry), task_limits(profile)

@@ -1,7 +1,7 @@
 """Joins the parts: hands the fleet what it needs of the layers above it."""
 
-from health.engine import CeleryProber
 from health.memory import ProbesByBroker
+from health.prompt import CeleryProber
 from k8s_sync.cluster import KubernetesCluster
 from leasing.book import DatabaseLeaseBook
 from proxyfleet.fleet.ports import ports

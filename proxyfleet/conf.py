@@ -124,7 +124,11 @@ class Settings(BaseSettings):
     )
     probe_interval: Interval = Field(default=1, description="How often beat asks which proxies are due for a probe.")
     health_workers: int = Field(
-        default=256, ge=1, le=65_536, description="Probes of one provider that run at the same time."
+        default=256,
+        ge=1,
+        le=65_536,
+        description="Probes of one provider that are begun or answered at the same time; sixteen times as many wait "
+        "for proxies that are silent, if the limit on open files allows.",
     )
     provider_check_interval: Interval = Field(
         default=60, description="How often the backend of each provider entry is checked."

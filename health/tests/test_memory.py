@@ -12,8 +12,7 @@ import pytest
 from celery import Celery, current_app
 
 from health import memory
-from health.folding import Measured
-from health.results import Outcome, ProbeResult, Stage
+from health.results import Measured, Outcome, ProbeResult, Stage
 from proxyfleet.fleet.ports import LastProbe, ProbeSlot
 
 NOON = datetime(2026, 5, 4, 12, 2, tzinfo=UTC)

@@ -8,8 +8,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from health.engine import _count
-from health.folding import Measured
-from health.results import Outcome, ProbeResult, Stage
+from health.results import Measured, Outcome, ProbeResult, Stage
 from proxyfleet import conf
 from proxyfleet.observability import metrics
 

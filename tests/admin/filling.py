@@ -13,8 +13,7 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
 from health import memory
-from health.folding import Measured
-from health.results import Outcome, ProbeResult, Stage
+from health.results import Measured, Outcome, ProbeResult, Stage
 from leasing import access, operations
 from leasing.allocation import Wish
 from leasing.ids import uuid7

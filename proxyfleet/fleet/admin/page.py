@@ -7,10 +7,13 @@ from typing import Any
 
 import yaml
 
+from proxyfleet.conf import settings
 from proxyfleet.fleet.admin.badges import badge, health_badge, state_badges
 from proxyfleet.fleet.admin.chart import chart_of
+from proxyfleet.fleet.admin.probing import egress_badges
 from proxyfleet.fleet.admin.timeline import timeline_of
 from proxyfleet.fleet.models import Origin, Proxy
+from proxyfleet.fleet.operations import OwnedByTheCluster
 from proxyfleet.fleet.ports import LastProbe, ports
 from proxyfleet.fleet.templatetags.ages import age
 
@@ -25,7 +28,7 @@ def page_of(proxy: Proxy, now: datetime, *, show: str, before: str) -> dict[str,
     return {
         "proxy": proxy,
         "now": now,
-        "badges": [state_badges(proxy), health_badge(proxy)],
+        "badges": [state_badges(proxy), health_badge(proxy), *egress_badges(proxy)],
         "facts": _facts(proxy),
         "health_facts": _health_facts(proxy, ports.probes.last_each([proxy.uid]).get(proxy.uid), now),
         "kubectl": f"kubectl describe px {proxy.name} --namespace {proxy.namespace}" if of_cluster else "",
@@ -65,6 +68,10 @@ def _facts(proxy: Proxy) -> list[tuple[str, Any]]:
         ("UID", proxy.uid),
     ]
     sometimes = [
+        (
+            "Read-only",
+            OwnedByTheCluster(proxy) if proxy.origin == Origin.CLUSTER and not settings().cluster_sync else "",
+        ),
         ("Deletion asked for", proxy.deletion_requested_at),
         ("Draining since", proxy.draining_since),
         ("Errors since", proxy.error_since),

@@ -20,6 +20,7 @@ from providers.errors import ProviderError
 from providers.registry import UnknownProvider
 from proxyfleet.fleet import hints
 from proxyfleet.fleet.admin.badges import badge, readiness_badge
+from proxyfleet.fleet.admin.probing import suspect_targets
 from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.completeness import MirrorIncomplete
 from proxyfleet.fleet.models import ProviderState
@@ -54,7 +55,9 @@ class ProviderStateAdmin(ModelAdmin):
         states = {state.entry: state for state in ProviderState.objects.exclude(entry=EXTERNAL)}
         rows = [_row(name, states.get(name), now) for name in dict.fromkeys((*providers().names(), *states))]
         table = {"headers": ["Entry", "Type", "State", "Message", "Last sweep", "Orphans"], "rows": rows}
-        return self._render(request, "admin/fleet/providers.html", title="Providers", table=table)
+        return self._render(
+            request, "admin/fleet/providers.html", title="Providers", table=table, suspect_targets=suspect_targets(now)
+        )
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -23,6 +23,7 @@ from proxyfleet.fleet.admin.editing import SpecEditing
 from proxyfleet.fleet.admin.filters import AttributeFilter, ProviderFilter
 from proxyfleet.fleet.admin.instance import ask
 from proxyfleet.fleet.admin.page import page_of
+from proxyfleet.fleet.admin.probing import EgressFilter
 from proxyfleet.fleet.admin.shared import gone, page_url, person
 from proxyfleet.fleet.admin.verbs import VERBS, Outcome, Verb, perform
 from proxyfleet.fleet.models import Proxy
@@ -65,7 +66,7 @@ class ProxyChangeList(ChangeList):
 @admin.register(Proxy)
 class ProxyAdmin(SpecEditing):
     list_display: ClassVar = ["full_name", "phase_", "health", "provider_", "address_", "leases", "last_probe_", "age"]
-    list_filter: ClassVar = [*FILTERED.items(), AttributeFilter]
+    list_filter: ClassVar = [*FILTERED.items(), AttributeFilter, EgressFilter]
     list_filter_sheet = True
     search_fields: ClassVar = ["name", "address", "provider_id"]
     search_help_text = "Name, address or providerID"
@@ -89,7 +90,10 @@ class ProxyAdmin(SpecEditing):
         """Only what the filters use. By default the list can be asked about any column of the row, a letter at a time,
         and so about the cloud-init.
         """
-        return lookup == AttributeFilter.parameter_name or lookup.partition("__")[0] in FILTERED
+        return lookup == AttributeFilter.parameter_name or lookup.partition("__")[0] in {
+            *FILTERED,
+            EgressFilter.parameter_name,
+        }
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Proxy]:
         """Without what is long and never shown."""
