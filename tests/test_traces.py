@@ -21,11 +21,14 @@ pytestmark = pytest.mark.timeout(600)
 UNTRACED = """
 import sys, threading
 import proxyfleet.wsgi
+from opentelemetry import trace
 from proxyfleet.observability import tracing
 assert proxyfleet.wsgi.application is proxyfleet.wsgi._serve
 assert not tracing.start("worker")
 assert [thread.name for thread in threading.enumerate()] == ["MainThread"], threading.enumerate()
-assert not [name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))]
+assert not [name for name in sys.modules if name.startswith("opentelemetry.exporter")]
+assert "proxyfleet.observability.sdk" not in sys.modules
+assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider), "nobody makes spans"
 print("nothing")
 """
 

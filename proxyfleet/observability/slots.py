@@ -14,6 +14,7 @@ import itertools
 import logging
 import os
 import tempfile
+from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 from threading import Lock
@@ -66,6 +67,8 @@ class _State:
             files = self.enter()
             if kind not in files:
                 files[kind] = MmapedDict(str(folder() / f"{kind}_{self._number}.db"))
+                for key in _keys[kind]:
+                    files[kind].read_value(key)  # which writes the zero
         except OSError as error:
             self._is_lost = True
             logger.warning("This process counts in no metrics: PROXYFLEET_METRICS_DIR: %s", error)
@@ -141,6 +144,10 @@ class SlotValue:
     ) -> None:
         self._kind = f"{typ}_{multiprocess_mode}" if typ == "gauge" else typ
         self._key = mmap_key(metric_name, name, labelnames, labelvalues, help_text)
+        with _state.lock:
+            _keys[self._kind].append(self._key)
+            if (file := (_state.files or {}).get(self._kind)) is not None:
+                file.read_value(self._key)
 
     def inc(self, amount: float) -> None:
         with _state.lock:
@@ -165,6 +172,9 @@ class SlotValue:
     def get_exemplar(self) -> None:
         return None
 
+
+_keys: defaultdict[str, list[str]] = defaultdict(list)
+"""All there are, by the kind of metric: a histogram is told with all its buckets, or quantiles of it come out wrong."""
 
 _state = _State()
 

@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry, off unless the environment asks for them: then nothing of the SDK is even imported.
+"""Traces by OpenTelemetry, off unless the environment asks for them: then no exporter is even imported.
 
 The variables are OpenTelemetry's own: OTEL_EXPORTER_OTLP_ENDPOINT (or …_TRACES_ENDPOINT), or
 OTEL_TRACES_EXPORTER=console.

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxyfleet import conf
-from proxyfleet.observability import exposition, slots
+from proxyfleet.observability import exposition, metrics, slots
 
 COUNT = """
 import os, sys
@@ -95,6 +95,20 @@ def test_a_child_that_is_forked_counts_for_itself(folder: Path) -> None:
     subprocess.run([sys.executable, "-c", FORK], check=True)
     assert deleted() == 3
     assert len(list(folder.glob("counter_*.db"))) == 2
+
+
+def test_a_histogram_is_told_with_all_its_buckets(folder: Path) -> None:
+    metrics.provider_check_duration.labels("here").observe(0.3)
+    metrics.provider_check_duration.labels("there").observe(1_000)
+    page = exposition.page(authorization="", accept="").body.decode()
+    buckets: dict[str, list[float]] = {"here": [], "there": []}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            if sample.name == "proxyfleet_provider_check_duration_seconds_bucket":
+                buckets[sample.labels["provider"]].append(sample.value)
+    smaller = len([bound for bound in metrics.PROBE_SECONDS if bound < 0.3])
+    assert buckets["here"] == [0] * smaller + [1] * (len(metrics.PROBE_SECONDS) + 1 - smaller)
+    assert buckets["there"] == [0] * len(metrics.PROBE_SECONDS) + [1]
 
 
 def test_what_is_left_when_nobody_counts_is_removed(folder: Path) -> None:
