@@ -15,6 +15,7 @@ from pathlib import Path
 
 from django.db import transaction
 
+from health import latency
 from health.batches import claim_due, probeable, release
 from health.folding import Measured, fold
 from health.probes import probe_all, tls_context
@@ -45,12 +46,15 @@ def probe_due(entry: str, now: datetime) -> int:
     if batch is None:
         return 0
     unserved = {proxy.pk for proxy in batch.proxies}
+    durations: list[float] = []
     try:
         for results, moment in _probe(batch.proxies, now):
             fold(results, moment)
             unserved.difference_update(result.key.proxy_id for result in results)
+            durations += [sum(result.seconds.values()) for result in results if result.is_ok]
     finally:
         release(batch, unserved=unserved)
+    latency.record(entry, durations, now)
     return len(batch.proxies) - len(unserved)
 
 

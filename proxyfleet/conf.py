@@ -137,6 +137,9 @@ class Settings(BaseSettings):
         description="Requests a second that a token may make of each web process, where it has no limit of its own; "
         "empty: as many as it likes.",
     )
+    flower_url: AnyHttpUrl | None = Field(
+        default=None, description="Where people reach Flower, which the dashboard then links to."
+    )
     event_retention_days: int = Field(
         default=30, ge=1, le=36_600, description="Events and ended leases older than this are deleted."
     )

@@ -38,6 +38,7 @@ INSTALLED_APPS = [
     "health",
     "leasing",
     "k8s_sync",
+    "proxyfleet.dashboard",
 ]
 
 MIDDLEWARE = [
@@ -143,6 +144,7 @@ UNFOLD = {
     ],
     "STYLES": [lambda _request: static("fleet/admin.css")],
     "SIDEBAR": {"navigation": "proxyfleet.navigation.sidebar"},
+    "DASHBOARD_CALLBACK": "proxyfleet.dashboard.views.index",
 }
 
 LOGGING = {

@@ -9,6 +9,7 @@ from proxyfleet.fleet import views
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/dashboard/", include("proxyfleet.dashboard.urls")),
     path("admin/", admin.site.urls),
     path("v1/", include("leasing.api.urls")),
     path("healthz", views.healthz),
