@@ -39,6 +39,7 @@ INSTALLED_APPS = [
     "leasing",
     "k8s_sync",
     "proxyfleet.dashboard",
+    "proxyfleet.signin",
 ]
 
 MIDDLEWARE = [
@@ -144,6 +145,7 @@ UNFOLD = {
     ],
     "STYLES": [lambda _request: static("fleet/admin.css")],
     "SIDEBAR": {"navigation": "proxyfleet.navigation.sidebar"},
+    "LOGIN": {"form": "proxyfleet.signin.forms.ThrottledForm"},
     "DASHBOARD_CALLBACK": "proxyfleet.dashboard.views.index",
 }
 

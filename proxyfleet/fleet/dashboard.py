@@ -128,14 +128,15 @@ def troubled(now: datetime) -> list[TroubledProxy]:
 
 
 _SHARED = """
+with seen as (
+  select id, namespace, name, mode, created_at, egress_ip from fleet_proxy
+  where egress_ip is not null and probed_serial = instance_serial and deletion_requested_at is null
+)
 select host(egress_ip), count(*),
   (array_agg(namespace || '/' || name order by created_at, id))[1:%(shown)s],
   coalesce((array_agg(id order by created_at desc, id desc) filter (where mode = 'Managed'))[1], 0)
-from fleet_proxy
-where egress_ip is not null and egress_ip in (
-  select egress_ip from fleet_proxy where egress_ip is not null group by egress_ip having count(*) > 1
-) and probed_serial = instance_serial and deletion_requested_at is null
-group by egress_ip having count(*) > 1
+from seen where egress_ip in (select egress_ip from seen group by egress_ip having count(*) > 1)
+group by egress_ip
 order by count(*) desc, egress_ip limit %(shown)s
 """
 

@@ -179,7 +179,6 @@ class Proxy(models.Model):
                 condition=models.Q(phase__in=[phase.value for phase in ATTENTION_PHASES]),
                 name="proxy_attention",
             ),
-            models.Index(fields=["egress_ip"], condition=models.Q(egress_ip__isnull=False), name="proxy_egress_ip"),
             models.Index(fields=["namespace", "name", "id"], name="proxy_order"),
             GinIndex(fields=["attributes"], opclasses=["jsonb_path_ops"], name="proxy_attributes"),
         ]

@@ -24,8 +24,4 @@ class Migration(migrations.Migration):
             model_name='proxy',
             index=models.Index(condition=models.Q(('phase__in', ['Failed', 'Unhealthy', 'Terminating', 'Pending', 'Provisioning'])), fields=['phase_changed_at'], name='proxy_attention'),
         ),
-        migrations.AddIndex(
-            model_name='proxy',
-            index=models.Index(condition=models.Q(('egress_ip__isnull', False)), fields=['egress_ip'], name='proxy_egress_ip'),
-        ),
     ]
