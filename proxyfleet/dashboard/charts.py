@@ -1,4 +1,4 @@
-"""A day as a picture: where lines, bars and labels go. Pure; the template draws it as SVG, with labels as text around it.
+"""A day as a picture: where lines, bars and labels go. Pure: the template draws it as SVG, with text around it.
 
 The drawing is as wide as there are steps and 100 high, and is stretched to its place; text is not, so it can be read at
 any width.
@@ -129,7 +129,7 @@ def draw(
         ],
         values=json.dumps(
             {
-                "times": [f"{time:%H:%M}–{time + STEP:%H:%M}" for time in times],
+                "times": [f"{time:%H:%M} to {time + STEP:%H:%M}" for time in times],
                 "series": [[_text(value, unit) for value in each.values] for each in series],
             },
             ensure_ascii=False,
@@ -142,7 +142,7 @@ def _interval(highest: float) -> float:
     if highest <= 0:
         return 1
     wanted = highest / _INTERVALS
-    size = 10 ** math.floor(math.log10(wanted))
+    size: float = 10.0 ** math.floor(math.log10(wanted))
     return next(round(factor * size, 12) for factor in _ROUND if factor * size >= wanted * (1 - 1e-9))
 
 
@@ -163,7 +163,8 @@ def _line(values: Sequence[Value], height: float) -> str:
 
 
 def _bars(values: Sequence[Value], height: float) -> str:
-    return "".join(f"M{step + 0.1:g} 100V{_y(value, height)}h0.8V100z" for step, value in enumerate(values) if value)
+    bars = ((f"{step + 0.1:g}", _y(value, height)) for step, value in enumerate(values) if value)
+    return "".join(f"M{x} 100V{y}h0.8V100z" for x, y in bars)
 
 
 def _y(value: float, height: float) -> str:

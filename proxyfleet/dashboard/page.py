@@ -52,6 +52,7 @@ def page_of(person: Person, now: datetime) -> dict[str, Any]:
         shown.append(tiles.providers(states))
     return {
         "now": now,
+        "refresh_seconds": REFRESH_SECONDS,
         "tiles": shown,
         "is_empty": census.total == 0,
         "may_declare": may(person, "fleet.add_proxy"),
@@ -93,12 +94,13 @@ def _schedule(now: datetime) -> State:
 def _sync(mirror: dashboard.Mirror, now: datetime) -> list[State]:
     row = mirror.row
     leads = row is not None and row.led_at is not None and now - row.led_at <= LED
+    leader = row.leader.partition("_")[0] if row else ""
     if row is None or row.led_at is None:
         connection = State("Bridge", "never seen", "danger", "Does manage.py k8s_sync run?")
     elif leads:
-        connection = State("Bridge", "connected", "success", f"{row.leader.partition('_')[0]} leads, seen", row.led_at)
+        connection = State("Bridge", "connected", "success", f"{leader} leads, seen", row.led_at)
     else:
-        text = f"None leads: does manage.py k8s_sync run, and reach the API server? {row.leader.partition('_')[0]} last led"
+        text = f"None leads: does manage.py k8s_sync run, and reach the API server? {leader} last led"
         connection = State("Bridge", "not connected", "danger", text, row.led_at)
     if row is None or row.complete_at is None:
         inward = State("From the cluster", "never complete", "warning", "Not all Proxy objects have been taken in yet.")

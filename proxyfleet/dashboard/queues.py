@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from amqp.exceptions import NotFound
 from celery import current_app
@@ -99,12 +99,12 @@ def look() -> Broker:
 def _look(connection: Connection) -> Broker:
     # Told here and not by the app's settings, which are for those who can wait.
     connection.transport_options = {
-        **connection.transport_options,
+        **(connection.transport_options or {}),
         "socket_timeout": GIVE_UP_SECONDS,
         "socket_connect_timeout": GIVE_UP_SECONDS,
     }
     connection.connect_timeout = GIVE_UP_SECONDS
-    connection.ensure_connection(max_retries=1, timeout=GIVE_UP_SECONDS)
+    connection.ensure_connection(max_retries=1, timeout=math.ceil(GIVE_UP_SECONDS))
     now = time.time()
     states = [_state(connection, queue.name, now) for queue in current_app.conf.task_queues]
     answers = current_app.control.broadcast("ping", reply=True, timeout=ANSWER_SECONDS, connection=connection) or []
@@ -112,7 +112,7 @@ def _look(connection: Connection) -> Broker:
 
 
 def _state(connection: Connection, name: str, now: float) -> QueueState:
-    with connection.channel() as channel:
+    with cast(Any, connection.channel()) as channel:  # the stubs know no channel's methods
         try:
             depth = channel.queue_declare(name, passive=True).message_count
         except (ChannelError, NotFound):

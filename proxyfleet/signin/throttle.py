@@ -69,7 +69,7 @@ def take(username: str, address: str, now: datetime) -> None:
 def _take(limit: _Limit, now: datetime) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(_TAKE, {"key": limit.key, "limit": limit.failures, "now": now, "forgotten": now - WAIT})
-        return cursor.rowcount == 1
+        return bool(cursor.rowcount)
 
 
 def give_back(username: str, address: str) -> None:

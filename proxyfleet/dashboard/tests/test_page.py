@@ -201,7 +201,7 @@ def test_a_provider_that_is_down_comes_first(operator: Client) -> None:
 
 
 def test_who_shares_an_address_is_named(operator: Client) -> None:
-    here = {"egress_ip": "198.51.100.7", "instance_serial": 1, "probed_serial": 1}
+    here: dict[str, Any] = {"egress_ip": "198.51.100.7", "instance_serial": 1, "probed_serial": 1}
     first, second = add(Phase.READY, **here), add(Phase.READY, **here)
     # The address of an instance that is no more, and that of a proxy on its way out.
     add(Phase.READY, **here | {"instance_serial": 2})

@@ -11,6 +11,7 @@ import pytest
 from celery import current_app
 from celery.contrib.testing.worker import start_worker
 
+from proxyfleet.celery import app
 from proxyfleet.dashboard.queues import Broker, _Watch
 from proxyfleet.fleet.queues import DEFAULT_QUEUE
 
@@ -36,11 +37,11 @@ def emptied() -> Iterator[None]:
 @contextlib.contextmanager
 def broker_at(url: str) -> Iterator[None]:
     before = current_app.conf.broker_write_url
-    current_app.conf.broker_write_url = url
+    current_app.conf.update(broker_write_url=url)
     try:
         yield
     finally:
-        current_app.conf.broker_write_url = before
+        current_app.conf.update(broker_write_url=before)
 
 
 def depth(broker: Broker) -> int:
@@ -61,7 +62,7 @@ def test_what_waits_is_counted_and_how_long_it_has(emptied: None) -> None:
 
 def test_a_worker_answers(emptied: None) -> None:
     assert until(lambda broker: not broker.problem).workers == []
-    with start_worker(current_app._get_current_object(), pool="solo", perform_ping_check=False, shutdown_timeout=60):
+    with start_worker(app, pool="solo", perform_ping_check=False, shutdown_timeout=60):
         assert len(until(lambda broker: bool(broker.workers)).workers) == 1
 
 
