@@ -109,6 +109,13 @@ class ApiServer:
             if not query["continue"]:
                 return Listing(objects, page["metadata"]["resourceVersion"])
 
+    def newest_version(self, kind: Kind, *, namespace: str | None = None, labels: str = "") -> int:
+        """The resourceVersion that a list would have now."""
+        query = {"limit": "1", "labelSelector": labels}
+        page = self._call("GET", kind.path(namespace=namespace), query=query)
+        with _translated_errors():
+            return int(page["metadata"]["resourceVersion"])
+
     @contextmanager
     def watch(
         self,

@@ -45,6 +45,11 @@ class Feed:
         return self._reflector.wait_until_listed(0)
 
     @property
+    def problem(self) -> str:
+        """What keeps it from hearing of changes; empty when nothing does."""
+        return self._reflector.problem
+
+    @property
     def is_complete(self) -> bool:
         """Everything that the cluster holds was handled, and whatever comes will be heard of."""
         return self._reflector.is_current and self.deliveries.is_idle

@@ -7,6 +7,9 @@ from urllib.parse import quote
 
 GROUP = "crawl.example.com"
 
+FLEET_LABEL = f"{GROUP}/fleet"
+"""Marks what belongs to one installation alone; its value is the fleet's id."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -41,4 +44,5 @@ PROVIDER_HEALTH = Kind(GROUP, "v1alpha1", "ProviderHealth", "providerhealths")
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces")
 SECRET = Kind("", "v1", "Secret", "secrets")
 EVENT = Kind("events.k8s.io", "v1", "Event", "events")
+ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")

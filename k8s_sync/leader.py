@@ -12,7 +12,7 @@ from typing import Any
 
 from k8s_sync.client import CALL_SECONDS, CONNECT_SECONDS, ApiServer
 from k8s_sync.errors import AlreadyExists, ClusterError, Conflict, NotFound
-from k8s_sync.kinds import LEASE
+from k8s_sync.kinds import FLEET_LABEL, LEASE
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,17 @@ class NotLeading(ClusterError):
     """This process does not lead, or can't be sure to lead until the end of a call: nothing is written."""
 
 
+class OfAnotherFleet(ClusterError):
+    """Another installation keeps its Lease here: this one would wait for ever."""
+
+
 class Leader:
     """This process as a candidate. One thread calls `campaign` and `resign`; any may ask whether it leads."""
 
-    def __init__(self, api: ApiServer, *, namespace: str, identity: str) -> None:
+    def __init__(self, api: ApiServer, *, namespace: str, identity: str, fleet_id: str) -> None:
         """``identity`` tells this process from every other, earlier ones on the same machine included."""
         self.identity = identity
+        self._fleet_id = fleet_id
         self._api = api
         self._namespace = namespace
         self._renewed_at: float | None = None
@@ -52,7 +57,10 @@ class Leader:
             raise NotLeading("this bridge does not lead, or could not renew its Lease lately")
 
     def campaign(self, now: datetime) -> None:
-        """Renew the Lease, or take it if it is nobody's. Raises ClusterError when the API server can't be asked."""
+        """Renew the Lease, or take it if it is nobody's.
+
+        Raises OfAnotherFleet, and ClusterError when the API server can't be asked.
+        """
         asked_at = time.monotonic()
         try:
             lease = self._api.get(LEASE, name=LEASE_NAME, namespace=self._namespace)
@@ -63,10 +71,12 @@ class Leader:
         if not ours:
             self._renewed_at = None
             if not self._is_free(lease, asked_at):
+                self._check_fleet(lease)
                 return
             transitions = spec.get("leaseTransitions", 0) + 1
             spec |= {"holderIdentity": self.identity, "acquireTime": _micro_time(now), "leaseTransitions": transitions}
         spec |= {"renewTime": _micro_time(now), "leaseDurationSeconds": LEASE_SECONDS}
+        lease["metadata"]["labels"] = lease["metadata"].get("labels", {}) | {FLEET_LABEL: self._fleet_id}
         try:
             self._put(lease)
         except (Conflict, AlreadyExists):
@@ -98,6 +108,14 @@ class Leader:
             return True
         duration: int = lease["spec"].get("leaseDurationSeconds", LEASE_SECONDS)
         return asked_at >= self._seen_at + duration
+
+    def _check_fleet(self, lease: dict[str, Any]) -> None:
+        fleet = lease["metadata"].get("labels", {}).get(FLEET_LABEL, self._fleet_id)
+        if fleet != self._fleet_id:
+            raise OfAnotherFleet(
+                f"the Lease {self._namespace}/{LEASE_NAME} is held by the fleet {fleet}, and this one is "
+                f"{self._fleet_id}: give each a namespace of its own by PROXYFLEET_LEASE_NAMESPACE"
+            )
 
     def _new_lease(self) -> dict[str, Any]:
         return {"metadata": {"name": LEASE_NAME, "namespace": self._namespace}, "spec": {"leaseTransitions": -1}}

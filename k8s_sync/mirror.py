@@ -17,9 +17,10 @@ from k8s_sync.resources import Declaration, refused_status
 from k8s_sync.status import shows, status_of
 from k8s_sync.store import uid_of
 from proxyfleet.fleet import operations
+from proxyfleet.fleet.columns import holds_spec
 from proxyfleet.fleet.models import ClusterMirror, Origin, Proxy
 from proxyfleet.fleet.operations import NameTaken, NotAllowed
-from proxyfleet.fleet.spec import InvalidSpec
+from proxyfleet.fleet.spec import InvalidSpec, ProxySpec
 
 logger = logging.getLogger(__name__)
 
@@ -154,19 +155,37 @@ class Mirror:
         )
 
     def _update(self, row: Proxy, declared: Declaration, now: datetime) -> None:
-        if declared.generation > row.generation:
-            try:
-                operations.update(
-                    row.pk,
-                    declared.spec,
-                    actor=ACTOR,
-                    now=now,
-                    origin=Origin.CLUSTER,
-                    generation=declared.generation,
-                )
-            except (NotAllowed, Proxy.DoesNotExist):
-                logger.info("%s is on its way out; its object is declared anew when it is gone", row)
-                self._wait(declared.uid, row.namespace, row.name)
+        is_older = declared.generation <= row.generation
+        if row.deletion_requested_at is None and is_older:
+            if declared.generation == row.generation and holds_spec(row, ProxySpec.parse(declared.spec)):
+                return
+            if not self._is_newest(declared):
+                return
+            logger.warning(
+                "%s has the generation %d in the cluster and had %d: the cluster was restored, and is followed",
+                *(row, declared.generation, row.generation),
+            )
+        try:
+            operations.update(
+                row.pk,
+                declared.spec,
+                actor=ACTOR,
+                now=now,
+                origin=Origin.CLUSTER,
+                generation=declared.generation,
+                restored_from=row.generation if is_older else None,
+            )
+        except (NotAllowed, Proxy.DoesNotExist):
+            logger.info("%s is on its way out; its object is declared anew when it is gone", row)
+            self._wait(declared.uid, row.namespace, row.name)
+
+    def _is_newest(self, declared: Declaration) -> bool:
+        """Ask the API server itself: what was delivered may be late, as to a bridge that leads no more."""
+        try:
+            found = Declaration.read(self._api.get(PROXY, namespace=declared.namespace, name=declared.name))
+        except NotFound:
+            return False
+        return found == declared
 
     def _take_annotations(self, row: Proxy, obj: Object, now: datetime) -> None:
         is_skipped = finalizers.skips_cleanup(obj)

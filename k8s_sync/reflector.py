@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable
 
 from k8s_sync.client import SILENCE_SECONDS, ApiServer, Object, Watch
@@ -18,6 +19,9 @@ FIRST_DELAY_SECONDS = 0.5
 LONGEST_DELAY_SECONDS = 30.0
 FAILURES_UNTIL_LISTED = 8
 """A position that fails more often in a row may lie ahead of a server that was restored from a backup."""
+
+MOMENT_SECONDS = 15.0
+"""A watch that was broken for no longer is no trouble: servers end watches, and start anew."""
 
 
 class Reflector:
@@ -53,11 +57,19 @@ class Reflector:
         self._position = ""
         self._is_connected = False
         self._failures = 0
+        self._trouble = ""
+        self._connected_at = time.monotonic()
 
     @property
     def is_current(self) -> bool:
         """The list is done and the watch alive: the store shows what the cluster holds, but for what is on its way."""
         return self._has_listed.is_set() and self._is_connected
+
+    @property
+    def problem(self) -> str:
+        """Why nothing has been heard for more than a moment; empty when something could be."""
+        is_long = time.monotonic() > self._connected_at + MOMENT_SECONDS
+        return f"{self._kind.plural} can't be followed: {self._trouble}" if self._trouble and is_long else ""
 
     def wait_until_listed(self, timeout: float) -> bool:
         """Wait for the end of the first list; False when ``timeout`` (seconds) came first."""
@@ -67,17 +79,22 @@ class Reflector:
         """Returns after ``stop``."""
         while not self._stopped.is_set():
             try:
-                if not self._position:
+                if self._position:
+                    self._check_position()
+                else:
                     self._list()
                 self._follow()
             except Gone as error:
                 logger.info("%s: listing again: %s", self._kind.plural, error)
                 self._position = ""
             except ClusterError as error:
+                self._trouble = str(error)
                 if not self._stopped.is_set():
                     logger.warning("%s: %s", self._kind.plural, error)
                 if self._failures >= FAILURES_UNTIL_LISTED:
                     self._position = ""
+            if self._is_connected:
+                self._connected_at = time.monotonic()
             self._is_connected = False
             self._stopped.wait(self._delay())
 
@@ -93,6 +110,14 @@ class Reflector:
         self._position = listing.resource_version
         self._has_listed.set()
 
+    def _check_position(self) -> None:
+        """Raises Gone when it lies ahead of the server, which was restored from a backup: a watch from there would hear
+        nothing until the server has come as far again.
+        """
+        newest = self._api.newest_version(self._kind, namespace=self._namespace, labels=self._labels)
+        if newest < int(self._position):
+            raise Gone(f"the cluster is at the resourceVersion {newest}, and was at {self._position} before")
+
     def _follow(self) -> None:
         opened = self._api.watch(
             self._kind,
@@ -104,6 +129,7 @@ class Reflector:
         with opened as watch:
             self._watch = watch
             self._is_connected = True
+            self._trouble = ""
             # Whoever stopped before it was there could not wake it.
             if self._stopped.is_set():
                 return

@@ -37,6 +37,7 @@ class Term:
         api: ApiServer,
         *,
         identity: str,
+        fleet_id: str,
         namespace: str | None,
         provider_types: Mapping[str, str],
         clock: Callable[[], datetime],
@@ -53,7 +54,7 @@ class Term:
             api, PROXY, self._leading(self._mirror.deliver), known=self._mirror.known, namespace=namespace
         )
         self._healths = Reflector(api, PROVIDER_HEALTH, changed=lambda _name: None, listed=lambda: None)
-        self._provider_health = ProviderHealths(api, self._healths.store, provider_types)
+        self._provider_health = ProviderHealths(api, self._healths.store, provider_types, fleet_id=fleet_id)
         self._publisher = Publisher(
             api,
             self._proxies.objects,
@@ -73,10 +74,13 @@ class Term:
         self._crew.every(RETRY_SECONDS, "retry proxies", self._retry)
         self._crew.every(HEARTBEAT_SECONDS, "heartbeat", self._beat)
 
-    @property
-    def has_listed(self) -> bool:
-        """The first lists are complete."""
-        return all(feed.has_listed for feed in (*self._secrets, self._proxies))
+    def problem(self) -> str:
+        """What keeps the rows from showing the cluster, or will; empty when nothing does."""
+        feeds = (*self._secrets, self._proxies)
+        found = {source.problem: None for source in (*feeds, self._healths) if source.problem}
+        if not found and not all(feed.has_listed for feed in feeds):
+            return "the first list is not complete yet"
+        return "; ".join(found)
 
     def start(self) -> None:
         """Raises AnotherCluster, and Unreachable when it may be tried again; nothing runs then."""

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import IntegrityError, connection, transaction
 
 from leasing import endings, queries
-from leasing.allocation import Wish, grant
+from leasing.allocation import Granted, Wish, grant
 from leasing.errors import IdempotencyKeyReused, InvalidRequest, LeaseEnded, LeaseNotFound, NoProxyAvailable
 from leasing.ids import uuid7
 from leasing.models import Cooldown, EndCause, IdempotencyKey, Lease, Report, Result
@@ -35,7 +35,7 @@ class RequestKey:
 
 def acquire(
     wish: Wish, *, count: int, ttl_seconds: int | None, now: datetime, request_key: RequestKey | None = None
-) -> list[Lease]:
+) -> Sequence[Lease | Granted]:
     """Up to ``count`` leases on distinct proxies, at least one, each with its proxy.
 
     A time to live beyond the setting's is cut down to it. A repeated ``request_key`` gets the leases of the first.
@@ -44,18 +44,20 @@ def acquire(
     ids = [uuid7(now) for _ in range(count)]
     if request_key is not None:
         ids, is_known = _ids_of(request_key, wish.owner, ids, now)
-        if is_known and (leases := _granted_before(ids, now)):
-            return leases
+        if is_known and (before := _granted_before(ids, now)):
+            return before
     try:
-        leases = grant(wish, ids, now=now, expires_at=_expiry(ttl_seconds, now))
+        granted = grant(wish, ids, now=now, expires_at=_expiry(ttl_seconds, now))
     except IntegrityError:
         # The same request is being served by another process, and was quicker.
-        if request_key is None or not (leases := _granted_before(ids, now)):
+        if request_key is None or not (before := _granted_before(ids, now)):
             raise
-        return leases
-    if not leases:
+        return before
+    if not granted and request_key is not None and (before := _going_on(ids, now)):
+        return before  # or it was quicker, and has the slot that there was
+    if not granted:
         raise NoProxyAvailable(queries.shortage(wish, now))
-    return leases
+    return granted
 
 
 def renew(lease_id: UUID, *, ttl_seconds: int | None, now: datetime) -> Lease:
@@ -145,9 +147,7 @@ def _ids_of(request_key: RequestKey, owner: str, ids: list[UUID], now: datetime)
 
 def _granted_before(ids: Sequence[UUID], now: datetime) -> list[Lease]:
     """Those of the leases that were granted and go on. Raises LeaseEnded when all that were granted are over."""
-    going_on = list(
-        Lease.objects.select_related("proxy").filter(pk__in=ids, expires_at__gt=now).order_by("created_at", "pk")
-    )
+    going_on = _going_on(ids, now)
     if not going_on:
         for lease_id in ids:
             try:
@@ -155,6 +155,11 @@ def _granted_before(ids: Sequence[UUID], now: datetime) -> list[Lease]:
             except LeaseNotFound:
                 continue
     return going_on
+
+
+def _going_on(ids: Sequence[UUID], now: datetime) -> list[Lease]:
+    leases = Lease.objects.select_related("proxy").filter(pk__in=ids, expires_at__gt=now)
+    return list(leases.order_by("created_at", "pk"))
 
 
 def _rest(proxy: Proxy, target: str, until: datetime) -> datetime:

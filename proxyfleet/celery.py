@@ -30,8 +30,8 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 CHECK_TASK = "health.check_provider"
 MESSAGE_EXPIRES = 10
 """Seconds after which a message of the schedule is stale; longer than a busy queue, or nothing would ever run."""
-
-
+PRUNE_SECONDS = 300
+"""A turn deletes a million rows or so, and a busy fleet ends more than a million leases in an hour."""
 ROLLUP_SECONDS = 30
 """Twice in each minute that is rolled up: with once, one that the schedule is late for would be missed."""
 
@@ -51,9 +51,9 @@ def beat_schedule(profiles: Mapping[str, BehaviourProfile], conf: Settings) -> d
     """
     table: dict[str, dict[str, Any]] = {
         "expire leases": _every(1, "leasing.expire_leases", queue=DEFAULT_QUEUE),
-        "prune history": _every(3600, "leasing.prune", queue=DEFAULT_QUEUE),
+        "prune history": _every(PRUNE_SECONDS, "leasing.prune", queue=DEFAULT_QUEUE),
+        "prune events": _every(PRUNE_SECONDS, "fleet.prune_events", queue=DEFAULT_QUEUE),
         "roll up": _every(ROLLUP_SECONDS, "dashboard.roll_up", queue=DEFAULT_QUEUE),
-        "prune events": _every(3600, "fleet.prune_events", queue=DEFAULT_QUEUE),
         "forget removed providers": _every(
             conf.provider_check_interval, "health.forget_removed_providers", queue=DEFAULT_QUEUE
         ),

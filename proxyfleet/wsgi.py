@@ -15,14 +15,12 @@ from django.db import connection  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from leasing.access import prepare_access  # noqa: E402
-from leasing.api.handler import ApiHandler, is_for_api  # noqa: E402
+from leasing.api import handler as api  # noqa: E402
 from proxyfleet.conf import settings  # noqa: E402
-
-_api = ApiHandler()
 
 
 def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    serve = _api if is_for_api(environ["PATH_INFO"]) else _site
+    serve = api.application if api.is_for_api(environ["PATH_INFO"]) else _site
     return serve(environ, start_response)
 
 

@@ -46,8 +46,18 @@ def error(code: int) -> bytes:
 class Script:
     """What to answer. The last listing is given again and again; when no watch is left, the next one holds."""
 
-    def __init__(self, *, lists: Sequence[tuple[int, Sequence[Object]] | int], watches: Sequence[Sequence[Step] | int]):
-        """A list is a resourceVersion and objects, or an HTTP status; a watch is its steps, or an HTTP status."""
+    def __init__(
+        self,
+        *,
+        lists: Sequence[tuple[int, Sequence[Object]] | int],
+        watches: Sequence[Sequence[Step] | int],
+        newest: int = 1_000,
+    ):
+        """A list is a resourceVersion and objects, or an HTTP status; a watch is its steps, or an HTTP status.
+
+        ``newest`` is the resourceVersion that whoever looks, before it resumes a watch, is told.
+        """
+        self.newest = newest
         self._lists = deque(lists)
         self._watches = deque(watches)
         self.asked: list[str] = []
@@ -72,6 +82,9 @@ def serving(script: Script) -> Iterator[ApiServer]:
 
         def do_GET(self) -> None:
             query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+            if query.get("limit") == "1":
+                self._send_json(200, {"metadata": {"resourceVersion": str(script.newest)}, "items": []})
+                return
             if "watch" not in query:
                 answer = script.next_list()
                 if isinstance(answer, int):

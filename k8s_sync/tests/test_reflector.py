@@ -192,5 +192,14 @@ def test_a_position_that_the_server_never_had_is_given_up() -> None:
         assert wait_until(lambda: followed.script.asked[-1] == "watch 5", SECONDS)
 
 
+def test_a_position_ahead_of_the_server_is_not_resumed_from() -> None:
+    """A real one takes such a watch, and says nothing on it until it has come as far again."""
+    script = Script(lists=[START, (5, [obj("a", 4)])], watches=[[event("ADDED", "b", 11)], [HOLD]], newest=5)
+    followed = Followed(script)
+    with followed.run(silence_seconds=SECONDS) as following:
+        assert wait_until(lambda: versions(following) == {"a": 4}, SECONDS)
+        assert wait_until(lambda: script.asked == ["list", "watch 10", "list", "watch 5"], SECONDS)
+
+
 def versions(following: Reflector) -> dict[str, int]:
     return {o["metadata"]["name"]: int(o["metadata"]["resourceVersion"]) for o in following.store.all()}

@@ -70,6 +70,13 @@ def read_declared(proxy: Proxy) -> dict[str, Any]:
     return declared
 
 
+def holds_spec(proxy: Proxy, spec: ProxySpec) -> bool:
+    """Whether the columns are those of ``spec``."""
+    fresh = type(proxy)()
+    write_spec(fresh, spec)
+    return all(getattr(proxy, column) == getattr(fresh, column) for column in SPEC_COLUMNS)
+
+
 def write_spec(proxy: Proxy, spec: ProxySpec) -> None:
     """Set the columns; saves nothing."""
     secret = spec.cloud_init.secret_ref

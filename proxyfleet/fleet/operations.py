@@ -24,6 +24,7 @@ from proxyfleet.fleet.claims import event_of, publish
 from proxyfleet.fleet.columns import SPEC_COLUMNS, read_declared
 from proxyfleet.fleet.differences import describe_differences
 from proxyfleet.fleet.models import EventKind, Origin, Proxy
+from proxyfleet.fleet.ports import ports
 from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
 
 
@@ -96,17 +97,19 @@ def update(
     now: datetime,
     origin: Origin = Origin.DATABASE,
     generation: int | None = None,
+    restored_from: int | None = None,
 ) -> Proxy:
     """Another spec for a proxy that exists; the same spec changes nothing. Raises InvalidSpec, NotAllowed.
 
     ``generation`` is that of the custom resource the spec comes from: one that is not newer than the row's comes late
-    and changes nothing. Without, the row counts for itself.
+    and changes nothing, but in a cluster that was restored from a backup: then ``restored_from`` is the generation that
+    the row is known to have. Without ``generation``, the row counts for itself.
     """
     wanted = ProxySpec.parse(spec)
     with transaction.atomic():
         proxy = _locked(proxy_id)
         _check_owner(proxy, origin)
-        if generation is not None and generation <= proxy.generation:
+        if generation is not None and generation <= proxy.generation and proxy.generation != restored_from:
             return proxy
         if wanted.mode != proxy.mode:
             raise InvalidSpec({"mode": [f"is immutable: the proxy is {proxy.mode}; delete it and declare another"]})
@@ -117,6 +120,9 @@ def update(
         if not changed and generation is None:
             return proxy
         _forget_backoff(proxy)
+        if changed and generation == proxy.generation:
+            # Leasing tells one spec from another by the generation.
+            ports.leases.publish(proxy.pk, leasable=False, max_leases=proxy.max_leases, generation=0)
         proxy.generation = generation or proxy.generation + 1
         _save(proxy, *changed, "generation", *_BACKOFF)
         if changed:

@@ -16,6 +16,7 @@ from django.utils import timezone
 from k8s_sync.bridge import Bridge
 from k8s_sync.client import connect
 from k8s_sync.leader import Leader
+from k8s_sync.rights import Rights, needed
 from k8s_sync.term import Term
 from leasing.tests.processes import environment
 from proxyfleet.local.addresses import Address, free_port
@@ -55,19 +56,36 @@ def add_account(cluster: Cluster, name: str, *, namespace: str | None = None) ->
 
 
 @contextmanager
-def running(cluster: Cluster, namespace: str, account: str = "proxyfleet-sync", **types: str) -> Iterator[Bridge]:
+def running(
+    cluster: Cluster,
+    namespace: str,
+    account: str = "proxyfleet-sync",
+    *,
+    fleet_id: str = "proxyfleet",
+    lease_namespace: str = SYSTEM,
+    **types: str,
+) -> Iterator[Bridge]:
     """A bridge for one namespace in threads of this process, which leads; ``types`` has the provider entries.
 
     Raises what it failed of.
     """
     kubeconfig = cluster.service_account_kubeconfig(SYSTEM, account)
-    leader = Leader(connect(kubeconfig), namespace=SYSTEM, identity=f"{account}_{time.monotonic_ns()}")
+    access, identity = connect(kubeconfig), f"{account}_{time.monotonic_ns()}"
+    leader = Leader(access, namespace=lease_namespace, identity=identity, fleet_id=fleet_id)
+    rights = Rights(access, needed(namespace=namespace, lease_namespace=lease_namespace))
     api = connect(kubeconfig, before_write=leader.check_write)
 
     def new_term() -> Term:
-        return Term(api, identity=leader.identity, namespace=namespace, provider_types=types, clock=timezone.now)
+        return Term(
+            api,
+            identity=leader.identity,
+            fleet_id=fleet_id,
+            namespace=namespace,
+            provider_types=types,
+            clock=timezone.now,
+        )
 
-    bridge = Bridge(leader, new_term, clock=timezone.now)
+    bridge = Bridge(leader, rights, new_term, clock=timezone.now)
     failures: list[Exception] = []
     thread = threading.Thread(target=_run, args=(bridge, failures), name="bridge")
     thread.start()

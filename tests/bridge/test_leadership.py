@@ -101,7 +101,14 @@ def test_a_leader_that_slept_past_its_lease_leaves_the_rows_alone(
             raise NotLeading("it slept")
 
     api = connect(operator.cluster.service_account_kubeconfig(SYSTEM, "proxyfleet-sync"), before_write=check)
-    term = Term(api, identity="sleeper", namespace=operator.namespace, provider_types={}, clock=timezone.now)
+    term = Term(
+        api,
+        identity="sleeper",
+        fleet_id="proxyfleet",
+        namespace=operator.namespace,
+        provider_types={},
+        clock=timezone.now,
+    )
     term.start()
     try:
         operator.apply("a")

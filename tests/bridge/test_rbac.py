@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 from traceback import format_exception
+from typing import Any
 
 import pytest
 import yaml
 from django.utils import timezone
 
+from k8s_sync import bridge, reflector
 from k8s_sync.client import connect
 from k8s_sync.errors import Refused, Unreachable
 from k8s_sync.kinds import PROXY
-from proxyfleet.fleet.models import ProviderState
+from k8s_sync.mirror import Mirror
+from k8s_sync.rights import needed
+from proxyfleet.fleet.models import ProviderState, Proxy
+from proxyfleet.local.processes import wait_until
 from tests.bridge.bridges import SYSTEM, add_account, running, user
 from tests.bridge.operator import Operator
 from tests.cluster.cluster import Cluster, KubectlError
@@ -48,6 +54,51 @@ def test_every_write_that_the_bridge_may_make_is_one_that_it_makes(operator: Ope
     assert {(write.verb, write.resource) for write in made} == {
         (verb, resource) for verb, resource in granted("sync.yaml") if verb in WRITES
     }
+
+
+def test_every_right_is_asked_for() -> None:
+    asked = {
+        (right.verb, f"{right.kind.plural}/{right.subresource}".rstrip("/"))
+        for right in needed(namespace=None, lease_namespace=SYSTEM)
+    }
+    assert asked == granted("sync.yaml") - {("get", "namespaces")}
+
+
+def test_rights_that_are_taken_away_are_told_and_cost_no_row(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bridge, "RIGHTS_SECONDS", 0.5)
+    monkeypatch.setattr(reflector, "MOMENT_SECONDS", 1)
+    monkeypatch.setattr(reflector, "LONGEST_DELAY_SECONDS", 1)
+    account, binding = "sync-robbed", "clusterrolebinding/sync-robbed-proxyfleet-sync"
+    add_account(operator.cluster, account)
+    with running(operator.cluster, operator.namespace, account=account) as running_bridge:
+        operator.apply("a", "b")
+        operator.until(lambda: operator.published() and operator.phases() == {"Ready"})
+        granted_by = operator.cluster.get(binding)
+        operator.cluster.kubectl("delete", binding)
+        assert wait_until(lambda: "may not get proxies" in running_bridge.problem(), 30), running_bridge.problem()
+        assert f"patch proxies/status in the namespace {operator.namespace}" in running_bridge.problem()
+        assert "Rights are missing: this account may not get proxies" in caplog.text
+        operator.cluster.kill()  # watches end, and none may be opened again
+        operator.cluster.start()
+        assert wait_until(lambda: "proxies can't be followed" in running_bridge.problem(), 60), running_bridge.problem()
+        operator.kubectl("delete", "px", "b", "--wait=false")
+        mirror = Mirror(
+            connect(operator.cluster.service_account_kubeconfig(SYSTEM, account)), namespace=operator.namespace
+        )
+        for uid in mirror.known():  # as when a list had not shown them
+            with pytest.raises(Refused, match="403"):
+                mirror.deliver(uid, None, timezone.now())
+        assert not Proxy.objects.exclude(deletion_requested_at=None).exists()
+        operator.cluster.kubectl("create", "-f", "-", stdin=json.dumps(anew(granted_by)))
+        assert wait_until(lambda: not running_bridge.problem(), 60), running_bridge.problem()
+        operator.until(lambda: not operator.exists("b"))
+
+
+def anew(obj: dict[str, Any]) -> dict[str, Any]:
+    """To be created again."""
+    return obj | {"metadata": {"name": obj["metadata"]["name"]}}
 
 
 def test_one_namespace_takes_rights_in_that_one_only(operator: Operator) -> None:

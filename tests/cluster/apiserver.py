@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import base64
-from contextlib import ExitStack
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,6 +34,7 @@ class ApiServer:
         self.audit_log = self.folder / "audit.log"
         self._port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
         self._child: Child | None = None
+        self._etcd_child: Child | None = None
         self._stack = ExitStack()
 
     @property
@@ -47,8 +52,8 @@ class ApiServer:
         (self.folder / "audit-policy.yaml").write_text(audit.POLICY)
         with ExitStack() as stack:
             self._guard = stack.enter_context(Guard())
-            etcd = children.start(self._etcd, self._guard, self.folder / "etcd.log")
-            stack.callback(etcd.stop)
+            stack.callback(self._stop_etcd)
+            self._start_etcd()
             stack.callback(self.stop)
             self.start()
             self._stack = stack.pop_all()
@@ -79,6 +84,47 @@ class ApiServer:
     def restart(self) -> None:
         self.stop()
         self.start()
+
+    @contextmanager
+    def hung(self) -> Iterator[None]:
+        """It takes connections and says nothing while the block runs."""
+        assert self._child is not None, "the API server does not run"
+        group = self._child.process.pid
+        os.killpg(group, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(group, signal.SIGCONT)
+
+    def back_up(self) -> Path:
+        """What etcd holds now, for `restore`."""
+        backup = self.folder / "etcd-backup"
+        with self._etcd_stopped():
+            shutil.rmtree(backup, ignore_errors=True)
+            shutil.copytree(self.folder / "etcd", backup)
+        return backup
+
+    def restore(self, backup: Path) -> None:
+        """Go back to it: objects, their generations and all resourceVersions are as they were then."""
+        with self._etcd_stopped():
+            shutil.rmtree(self.folder / "etcd")
+            shutil.copytree(backup, self.folder / "etcd")
+
+    @contextmanager
+    def _etcd_stopped(self) -> Iterator[None]:
+        self.kill()
+        self._stop_etcd()
+        yield
+        self._start_etcd()
+        self.start()
+
+    def _start_etcd(self) -> None:
+        self._etcd_child = children.start(self._etcd, self._guard, self.folder / "etcd.log")
+
+    def _stop_etcd(self) -> None:
+        if self._etcd_child is not None:
+            self._etcd_child.stop()
+            self._etcd_child = None
 
     def compact(self) -> None:
         """Forget all history: a watch from any earlier resourceVersion is answered by 410.

@@ -12,7 +12,10 @@ POLICY = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
-rules: [{level: Metadata, verbs: [create, update, patch, delete, deletecollection]}]
+rules:
+# Asks what one may do: a POST that writes nothing.
+- {level: None, resources: [{group: authorization.k8s.io}]}
+- {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}
 """
 
 

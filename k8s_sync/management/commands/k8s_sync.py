@@ -19,6 +19,7 @@ from k8s_sync.client import connect
 from k8s_sync.errors import ClusterError
 from k8s_sync.identity import AnotherCluster, confirm_cluster
 from k8s_sync.leader import Leader
+from k8s_sync.rights import Rights, needed
 from k8s_sync.term import Term
 from proxyfleet.conf import Settings, settings
 from proxyfleet.fleet import readiness
@@ -67,9 +68,10 @@ class Command(BaseCommand):
 
 def _bridge(conf: Settings) -> Bridge:
     """Raises ClusterError without a way to the cluster."""
-    leader = Leader(
-        connect(), namespace=conf.lease_namespace or _own_namespace(), identity=f"{socket.gethostname()}_{uuid4()}"
-    )
+    access, lease_namespace = connect(), conf.lease_namespace or _own_namespace()
+    identity = f"{socket.gethostname()}_{uuid4()}"
+    leader = Leader(access, namespace=lease_namespace, identity=identity, fleet_id=conf.fleet_id)
+    rights = Rights(access, needed(namespace=conf.proxy_namespace, lease_namespace=lease_namespace))
     api = connect(before_write=leader.check_write)
     configured = providers()
 
@@ -77,12 +79,13 @@ def _bridge(conf: Settings) -> Bridge:
         return Term(
             api,
             identity=leader.identity,
+            fleet_id=conf.fleet_id,
             namespace=conf.proxy_namespace,
             provider_types={name: configured.entry(name).type for name in configured.names()},
             clock=timezone.now,
         )
 
-    return Bridge(leader, new_term, clock=timezone.now)
+    return Bridge(leader, rights, new_term, clock=timezone.now)
 
 
 def _own_namespace() -> str:
