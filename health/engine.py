@@ -13,7 +13,7 @@ from pathlib import Path
 
 from django.db import InterfaceError, OperationalError, connection
 
-from health import memory, turns
+from health import latency, memory, turns
 from health.folding import fold
 from health.probes import tls_context
 from health.prompt import answered
@@ -79,6 +79,7 @@ class _Run:
         self._unserved: list[int | None] = []
         self._left: set[Measured] = set()
         """Ran on when the turn was handed over."""
+        self._latencies = latency.Tally(turn.entry)
 
     def go_on(self) -> int:
         probed = 0
@@ -103,6 +104,7 @@ class _Run:
                 # On the way out of an error, what has no result stays due.
                 unserved = [*self._unserved, *(due.slot_ms for due in self._open.values())]
                 turns.end(self._turn, unserved=unserved, leaving={})
+            self._latencies.write()
         return probed
 
     def _take(self) -> None:
@@ -146,6 +148,7 @@ class _Run:
         done = [self._open.pop(key) for key in keys]
         _count(results, {due.proxy.pk: due.proxy.lane or EXTERNAL for due in done})
         memory.keep({due.proxy.pk: due.proxy.uid for due in done}, results, moment)
+        self._latencies.add((sum(result.seconds.values()) for result in results if result.is_ok), moment)
         if asked := [due.proxy.pk for due in done if due.asked]:
             answered(asked, self._turn.token)
         if left := self._left.intersection(keys):

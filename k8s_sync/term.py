@@ -44,6 +44,7 @@ class Term:
     ) -> None:
         """``provider_types`` has the type of each configured entry."""
         self._api = api
+        self._identity = identity
         self._namespace = namespace
         self._clock = clock
         self._crew = Crew()
@@ -141,6 +142,6 @@ class Term:
             self._proxies.deliveries.add(uid)
 
     def _beat(self) -> None:
-        if self._proxies.is_complete and all(feed.is_complete for feed in self._secrets):
-            self._api.check_write()
-            mirror.heartbeat(self._clock(), namespace=self._namespace)
+        complete = self._proxies.is_complete and all(feed.is_complete for feed in self._secrets)
+        self._api.check_write()
+        mirror.heartbeat(self._clock(), namespace=self._namespace, leader=self._identity, complete=complete)

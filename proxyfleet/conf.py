@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AnyHttpUrl, Field, FilePath, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AnyHttpUrl,
+    Field,
+    FilePath,
+    IPvAnyNetwork,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from providers.config import ProvidersConfigError, load_providers_config
@@ -53,6 +62,12 @@ class Settings(BaseSettings):
     https: bool = Field(
         default=True,
         description="The admin is reached by HTTPS only: secure cookies, HSTS and a redirect. Off on a laptop.",
+    )
+    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
+        default=(),
+        description="Networks of your own proxies before the web processes, comma-separated: X-Forwarded-For is "
+        "believed of these alone. None: it is not read, and the throttle of sign-in takes all who come through a proxy "
+        "for one.",
     )
     fleet_id: str = Field(
         default="proxyfleet",
@@ -151,6 +166,9 @@ class Settings(BaseSettings):
         description="Requests a second that a token may make of each web process, where it has no limit of its own; "
         "empty: as many as it likes.",
     )
+    flower_url: AnyHttpUrl | None = Field(
+        default=None, description="Where people reach Flower, which the dashboard then links to."
+    )
     log_format: Annotated[str, Field(pattern=r"^(json|text)$")] = Field(
         default="json", description="json: one object a line; text: for a person. `make run` on a terminal writes text."
     )
@@ -192,7 +210,7 @@ class Settings(BaseSettings):
     def _broker(cls, value: SecretStr) -> SecretStr:
         return _url_of(value, _BROKERS)
 
-    @field_validator("allowed_hosts", mode="before")
+    @field_validator("allowed_hosts", "trusted_proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

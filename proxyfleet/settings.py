@@ -39,6 +39,8 @@ INSTALLED_APPS = [
     "health",
     "leasing",
     "k8s_sync",
+    "proxyfleet.dashboard",
+    "proxyfleet.signin",
 ]
 
 MIDDLEWARE = [
@@ -146,6 +148,8 @@ UNFOLD = {
     "STYLES": [lambda _request: static("fleet/admin.css")],
     "SCRIPTS": [lambda _request: static("fleet/admin.js")],
     "SIDEBAR": {"navigation": "proxyfleet.navigation.sidebar"},
+    "LOGIN": {"form": "proxyfleet.signin.forms.ThrottledForm"},
+    "DASHBOARD_CALLBACK": "proxyfleet.dashboard.views.index",
 }
 
 LOGGING = {

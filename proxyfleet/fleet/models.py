@@ -32,6 +32,10 @@ def _choices(values: type[StrEnum]) -> list[tuple[str, str]]:
     return [(value.value, value.value) for value in values]
 
 
+ATTENTION_PHASES = (Phase.FAILED, Phase.UNHEALTHY, Phase.TERMINATING, Phase.PENDING, Phase.PROVISIONING)
+"""Phases in which few proxies are, and none should stay: what needs a person is looked for there alone."""
+
+
 class Proxy(models.Model):
     """A proxy that an operator declared."""
 
@@ -172,6 +176,11 @@ class Proxy(models.Model):
                 name="proxy_unpublished",
             ),
             models.Index(fields=["provider", "phase"], name="proxy_provider_phase"),
+            models.Index(
+                fields=["phase_changed_at"],
+                condition=models.Q(phase__in=[phase.value for phase in ATTENTION_PHASES]),
+                name="proxy_attention",
+            ),
             models.Index(fields=["namespace", "name", "id"], name="proxy_order"),
             models.Index(fields=["egress_ip"], condition=models.Q(egress_ip__isnull=False), name="proxy_egress"),
             GinIndex(fields=["attributes"], opclasses=["jsonb_path_ops"], name="proxy_attributes"),
@@ -364,6 +373,9 @@ class ClusterMirror(models.Model):
     namespace = models.CharField(max_length=63, blank=True)
     # Which cluster that is; empty: not known.
     cluster_uid = models.CharField(max_length=36, blank=True)
+    # The bridge that leads, by what it calls itself in its Lease, and when it last did.
+    leader = models.CharField(max_length=253, blank=True)
+    led_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints: ClassVar = [models.CheckConstraint(condition=models.Q(id=True), name="cluster_mirror_single")]

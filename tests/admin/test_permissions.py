@@ -26,7 +26,7 @@ NOWHERE = frozenset({"autocomplete", "view_on_site"})
 """Django's: nothing here uses them, and they answer 403 or 404."""
 
 VIEWER = EVERYBODY | {
-    *("app_list", "leasing_target_list", "leasing_target_page"),
+    *("app_list", "leasing_target_list", "leasing_target_page", "dashboard:parts", "dashboard:queues"),
     *("fleet_proxy_instance", "fleet_proxy_of_uid", "fleet_providerstate_changelist", "fleet_providerstate_change"),
     *(
         f"{model}_{page}"
