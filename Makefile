@@ -17,7 +17,7 @@ KVM := $(call stamp,requirements-kvm.txt)
 WITH_SERVERS := python -m proxyfleet.local exec
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-node test-kvm test-long bench lint format lock cluster-up cluster-node-up cluster-down browser cluster-tools cluster-node-tools seed-tools kvm-packages kvm-ssh-secret proxmox-token-secret
+.PHONY: help run test test-node test-kvm test-long bench lint docs format lock cluster-up cluster-node-up cluster-down browser cluster-tools cluster-node-tools seed-tools kvm-packages install uninstall deploy undeploy dev-secret kvm-ssh-secret proxmox-token-secret audit
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ lint: $(DEV) ## Run the checks only
 	$(WITH_SERVERS) python manage.py makemigrations --check
 	$(WITH_SERVERS) python manage.py check --deploy --fail-level WARNING
 
+docs: $(DEV) ## Write docs/settings.md anew
+	$(WITH_SERVERS) python manage.py settings --markdown > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
+
 format: $(DEV) ## Format the code and fix what can be fixed
 	ruff format
 	ruff check --fix
@@ -62,6 +65,10 @@ cluster-node-up: $(DEV) ## The same with a node that runs pods; takes root on De
 
 cluster-down: $(DEV) ## End both and remove their data
 	@python -m tests.cluster down
+
+audit: $(DEV) ## Ask the advisory service about every pinned dependency; takes internet
+	pip-audit --require-hashes --disable-pip -r requirements.txt
+	pip-audit --require-hashes --disable-pip -r requirements-dev.txt
 
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 pyproject.toml
 
@@ -103,15 +110,42 @@ $(VENV)/bin/pip:
 
 browser:
 	@scripts/install-chromium
+	@python3 scripts/fetch-axe
 
 kvm-packages: | $(VENV)/bin/pip
 	@python -m tests.kvm --install-packages
+
+# --- On a Kubernetes cluster: the one that kubectl talks to ---
+NAMESPACE := proxyfleet-system
+OVERLAY ?= dev
+IMG ?= proxyfleet:dev
+
+install: ## Give the cluster the namespace and the custom resources
+	kubectl apply --filename deploy/namespace.yaml
+	kubectl apply --server-side --kustomize deploy/crd
+
+uninstall: ## Take the custom resources away again; proxies and their instances have to be deleted before
+	kubectl delete --ignore-not-found --kustomize deploy/crd
+
+deploy: install $(if $(filter dev,$(OVERLAY)),dev-secret) ## Run the image IMG there; OVERLAY=dev (with its own servers) or prod
+	kubectl kustomize deploy/overlays/$(OVERLAY) | sed 's|image: proxyfleet$$|image: $(IMG)|' | kubectl apply --server-side --filename -
+
+undeploy: ## Stop all of it; the namespace stays, with its Secrets and volumes
+	kubectl kustomize deploy/overlays/$(OVERLAY) | kubectl delete --ignore-not-found --filename -
+
+# The overlay dev has servers of its own, hence a password and a key that nobody has to know.
+dev-secret:
+	@kubectl --namespace $(NAMESPACE) get secret proxyfleet --output name 2>/dev/null || { \
+		password=$$(openssl rand -hex 16) && kubectl --namespace $(NAMESPACE) create secret generic proxyfleet \
+			--from-literal=postgres-password=$$password --from-literal=secret-key=$$(openssl rand -hex 32) \
+			--from-literal=database-url=postgres://proxyfleet:$$password@postgres/proxyfleet \
+			--from-literal=broker-url=redis://valkey/0; }
 
 KVM_SSH_KEY ?= $(HOME)/.ssh/id_ed25519
 KVM_KNOWN_HOSTS ?= $(HOME)/.ssh/kvm_known_hosts
 
 kvm-ssh-secret: ## Give the cluster the SSH key and the known hosts of kvm (KVM_SSH_KEY, KVM_KNOWN_HOSTS)
-	kubectl --namespace proxyfleet-system create secret generic kvm-ssh \
+	kubectl --namespace $(NAMESPACE) create secret generic kvm-ssh \
 		--from-file=id_ed25519=$(KVM_SSH_KEY) --from-file=known_hosts=$(KVM_KNOWN_HOSTS) \
 		--dry-run=client --output yaml | kubectl apply --server-side --filename -
 
@@ -119,7 +153,7 @@ PROXMOX_TOKEN ?= proxmox-token
 PROXMOX_CA ?= proxmox-ca.pem
 
 proxmox-token-secret: ## Give the cluster the token of proxmox and its CA (PROXMOX_TOKEN, PROXMOX_CA: files)
-	kubectl --namespace proxyfleet-system create secret generic proxmox-token \
+	kubectl --namespace $(NAMESPACE) create secret generic proxmox-token \
 		--from-file=token=$(PROXMOX_TOKEN) --from-file=ca.pem=$(PROXMOX_CA) \
 		--dry-run=client --output yaml | kubectl apply --server-side --filename -
 

@@ -1,4 +1,4 @@
-"""Measures, prints a table and writes ``var/bench.json``. Fails when a gate falls short."""
+"""Measures, prints a table and writes ``var/bench.json``. Fails when a gate falls short for sure."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from bench.http import Connection, Script, expect, request
 from bench.stage import TOKEN
 
 LEASES = "/v1/leases"
-NOOP = "/v1/noop"
+NOOP = "/noop"
 _LEASE_ID = re.compile(rb'"leaseID":\s*"([0-9a-f-]{36})"')
 
 

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,6 +30,12 @@ COOLDOWNS = 10_000
 COOLING_TARGET = "cooling.example"
 """Half of the cooldowns are for it."""
 
+# What it is made from was perhaps measured already: requests that were under way at the end of that left leases behind.
+_AS_NEW = """
+delete from leasing_lease where owner <> 'bench';
+update leasing_proxyload load
+set active = (select count(*) from leasing_lease lease where lease.proxy_id = load.proxy_id);
+"""
 _LEASES_OUT = f"""
 insert into leasing_lease (id, proxy_id, owner, client, target, created_at, expires_at)
 select gen_random_uuid(), proxy_id, 'bench', '', '', now(), now() + interval '1 day'
@@ -47,6 +54,7 @@ _FULL = "update leasing_proxyload set max_leases = active, ceiling = active"
 _RECIPES: dict[str, tuple[str, int, str]] = {
     "small": ("empty", 100, ""),
     "large": ("empty", 10_000, ""),
+    "probed": ("empty", 0, ""),
     "leased": ("large", 0, _LEASES_OUT),
     "cooled": ("large", 0, _COOLDOWNS),
     "full": ("leased", 0, _FULL),
@@ -80,14 +88,20 @@ class Stage:
         self._make(fleet)
         return psycopg.connect(self._url(fleet), autocommit=True)
 
+    def output(self, fleet: str, *arguments: str) -> str:
+        """What Python prints when it is run with these arguments and the settings of a fleet."""
+        self._make(fleet)
+        environment = os.environ | self._environment(fleet)
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
     @contextmanager
     def web(self, fleet: str) -> Iterator[Address]:
-        """The web process of `make run` on this fleet, until the block ends."""
+        """The web process of `make run` on this fleet, with the no-op calls beside it, until the block ends."""
         self._make(fleet)
         address = Address("127.0.0.1", free_port())
-        program = next(
-            program for program in programs(address, self._state, cluster_sync=False) if program.name == "web"
-        )
+        web = next(program for program in programs(address, self._state, cluster_sync=False) if program.name == "web")
+        program = replace(web, argv=[*web.argv[:-1], "bench.wsgi:application"])
         environment = os.environ.copy()
         os.environ.update(self._environment(fleet))
         try:
@@ -115,8 +129,7 @@ class Stage:
             if proxies:
                 self._run(fleet, "-m", "bench.fleet", str(proxies))
             with psycopg.connect(self._url(fleet), autocommit=True) as connection:
-                if statements:
-                    connection.execute(statements.encode())
+                connection.execute((_AS_NEW + statements).encode())
                 connection.execute("vacuum analyze")
                 connection.execute("checkpoint")
         self._made.add(fleet)

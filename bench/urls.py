@@ -1,7 +1,9 @@
 from django.urls import path
 
 from bench.noop import NoOp
-from proxyfleet.urls import *  # noqa: F403  its handlers too
+from proxyfleet.urls import handler400, handler500
 from proxyfleet.urls import urlpatterns as product
 
-urlpatterns = [path("v1/noop", NoOp.as_view()), *product]
+__all__ = ["handler400", "handler500", "urlpatterns"]
+
+urlpatterns = [path("noop", NoOp.as_view()), *product]

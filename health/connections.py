@@ -7,25 +7,23 @@ import ipaddress
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
+from proxyfleet.fleet.spec import is_never_probed, is_public
+
 # Names are resolved in threads of our own: the loop's default pool is small, and waiting for it at the loop's end would
 # make one silent name server cost the whole batch more than the deadline of its probe.
 _RESOLVERS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="probe-resolver")
 
-_FORBIDDEN_NETWORKS = tuple(
-    map(ipaddress.ip_network, ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128")),
-)
-
 
 class ForbiddenAddressError(Exception):
-    """The host is, or resolves to, a link-local or cloud-metadata address."""
+    """The host is, or resolves to, a link-local or cloud-metadata address, or a private one where those are refused."""
 
 
 class UnresolvedHostError(Exception):
     """The host's name has no address."""
 
 
-async def connect(host: str, port: int, *, deadline: float) -> socket.socket:
-    """A connected non-blocking socket; the caller closes it.
+async def connect(host: str, port: int, *, deadline: float, public_names: bool = False) -> socket.socket:
+    """A connected non-blocking socket; the caller closes it. With ``public_names`` a name must lead to the internet.
 
     Addresses are tried in the resolver's order, each with an equal share of the time left until ``deadline`` (of the
     loop's clock), so that a silent first address leaves time for the second. They are judged before the first packet,
@@ -34,8 +32,10 @@ async def connect(host: str, port: int, *, deadline: float) -> socket.socket:
     Raises ForbiddenAddressError, UnresolvedHostError, or the OSError of the last address.
     """
     loop = asyncio.get_running_loop()
-    addresses = await _resolve(host)
-    if any(map(_is_forbidden, addresses)):
+    literal = _literal(host)
+    addresses = [literal] if literal else await _resolve(host)
+    judged = [ipaddress.ip_address(address) for address in addresses]
+    if any(map(is_never_probed, judged)) or (public_names and not literal and not all(map(is_public, judged))):
         raise ForbiddenAddressError
     for left in range(len(addresses), 0, -1):
         now = loop.time()
@@ -59,11 +59,15 @@ async def _connect_address(address: str, port: int) -> socket.socket:
     return sock
 
 
-async def _resolve(host: str) -> list[str]:
+def _literal(host: str) -> str:
+    """The address that ``host`` is; empty when it is a name."""
     try:
-        return [str(ipaddress.ip_address(host))]
+        return str(ipaddress.ip_address(host))
     except ValueError:
-        pass
+        return ""
+
+
+async def _resolve(host: str) -> list[str]:
     try:
         found = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, _addresses_of, host)
     except (socket.gaierror, ValueError) as error:  # ValueError: not even a name
@@ -74,10 +78,3 @@ async def _resolve(host: str) -> list[str]:
 def _addresses_of(host: str) -> list[str]:
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
-
-
-def _is_forbidden(address: str) -> bool:
-    parsed = ipaddress.ip_address(address)
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
-        parsed = parsed.ipv4_mapped
-    return any(parsed in network for network in _FORBIDDEN_NETWORKS)

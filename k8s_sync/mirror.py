@@ -248,6 +248,9 @@ def _check_shown(row: Proxy, obj: Object) -> None:
         )
 
 
-def heartbeat(now: datetime, *, namespace: str | None) -> None:
-    """The rows show all of the cluster's Proxy objects at this moment: the orphan GC relies on it."""
-    ClusterMirror.objects.update_or_create(defaults={"complete_at": now, "namespace": namespace or ""})
+def heartbeat(now: datetime, *, namespace: str | None, leader: str, complete: bool) -> None:
+    """``leader`` leads at this moment. When ``complete``, the rows show all of the cluster's Proxy objects: the orphan
+    GC relies on it.
+    """
+    shown: dict[str, Any] = {"complete_at": now, "namespace": namespace or ""} if complete else {}
+    ClusterMirror.objects.update_or_create(defaults={"leader": leader, "led_at": now, **shown})

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import psycopg
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections
 
 
 def array(items: Iterable[object]) -> str:
@@ -22,6 +22,7 @@ def fetch(query: str, params: Mapping[str, Any] | None = None, *, prepare: bool 
     Its parameters are bound by the server, hence a cast beside each whose type doesn't show; texts are the cheapest.
     Errors are Django's.
     """
+    connection = connections[DEFAULT_DB_ALIAS]
     connection.ensure_connection()
     connection.close_if_health_check_failed()
     connection.ensure_connection()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -10,16 +10,15 @@ from uuid import UUID
 from django.db import IntegrityError, connection, transaction
 
 from leasing import endings, queries
-from leasing.allocation import Wish, grant
+from leasing.allocation import Contended, Granted, Wish, grant
 from leasing.errors import IdempotencyKeyReused, InvalidRequest, LeaseEnded, LeaseNotFound, NoProxyAvailable
 from leasing.ids import uuid7
-from leasing.models import Cooldown, EndCause, IdempotencyKey, Lease, Report, Result
+from leasing.models import REFUSALS, Cooldown, EndCause, IdempotencyKey, Lease, Report, Result
 from proxyfleet.conf import settings
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.ports import ports
+from proxyfleet.observability import metrics
 
-REFUSALS = frozenset({Result.RATE_LIMITED, Result.BLOCKED})
-"""The target turned the proxy away: the proxy rests, for this target only."""
 FAILURES = frozenset({Result.TIMEOUT, Result.ERROR})
 """The proxy itself may be broken: it is probed."""
 
@@ -35,27 +34,50 @@ class RequestKey:
 
 def acquire(
     wish: Wish, *, count: int, ttl_seconds: int | None, now: datetime, request_key: RequestKey | None = None
-) -> list[Lease]:
+) -> Sequence[Lease | Granted]:
     """Up to ``count`` leases on distinct proxies, at least one, each with its proxy.
 
     A time to live beyond the setting's is cut down to it. A repeated ``request_key`` gets the leases of the first.
     Raises NoProxyAvailable, Contended, IdempotencyKeyReused, and LeaseEnded when those of the first are over.
     """
+    try:
+        leases = _acquire(wish, count, ttl_seconds, now, request_key)
+    except Exception as error:
+        metrics.lease_requests.labels(_REFUSALS.get(type(error), "error")).inc()
+        raise
+    metrics.lease_requests.labels("granted").inc()
+    return leases
+
+
+_REFUSALS: Mapping[type[Exception], str] = {
+    NoProxyAvailable: "no_proxy_available",
+    Contended: "contended",
+    IdempotencyKeyReused: "idempotency_key_reused",
+    LeaseEnded: "lease_ended",
+}
+"""As the API calls them."""
+
+
+def _acquire(
+    wish: Wish, count: int, ttl_seconds: int | None, now: datetime, request_key: RequestKey | None
+) -> Sequence[Lease | Granted]:
     ids = [uuid7(now) for _ in range(count)]
     if request_key is not None:
         ids, is_known = _ids_of(request_key, wish.owner, ids, now)
-        if is_known and (leases := _granted_before(ids, now)):
-            return leases
+        if is_known and (before := _granted_before(ids, now)):
+            return before
     try:
-        leases = grant(wish, ids, now=now, expires_at=_expiry(ttl_seconds, now))
+        granted = grant(wish, ids, now=now, expires_at=_expiry(ttl_seconds, now))
     except IntegrityError:
         # The same request is being served by another process, and was quicker.
-        if request_key is None or not (leases := _granted_before(ids, now)):
+        if request_key is None or not (before := _granted_before(ids, now)):
             raise
-        return leases
-    if not leases:
+        return before
+    if not granted and request_key is not None and (before := _going_on(ids, now)):
+        return before  # or it was quicker, and has the slot that there was
+    if not granted:
         raise NoProxyAvailable(queries.shortage(wish, now))
-    return leases
+    return granted
 
 
 def renew(lease_id: UUID, *, ttl_seconds: int | None, now: datetime) -> Lease:
@@ -108,6 +130,7 @@ def report(
         )
         if result in FAILURES:
             ports.prober.probe_soon([proxy.pk])
+    metrics.reports.labels(result).inc()
     return until
 
 
@@ -145,9 +168,7 @@ def _ids_of(request_key: RequestKey, owner: str, ids: list[UUID], now: datetime)
 
 def _granted_before(ids: Sequence[UUID], now: datetime) -> list[Lease]:
     """Those of the leases that were granted and go on. Raises LeaseEnded when all that were granted are over."""
-    going_on = list(
-        Lease.objects.select_related("proxy").filter(pk__in=ids, expires_at__gt=now).order_by("created_at", "pk")
-    )
+    going_on = _going_on(ids, now)
     if not going_on:
         for lease_id in ids:
             try:
@@ -155,6 +176,11 @@ def _granted_before(ids: Sequence[UUID], now: datetime) -> list[Lease]:
             except LeaseNotFound:
                 continue
     return going_on
+
+
+def _going_on(ids: Sequence[UUID], now: datetime) -> list[Lease]:
+    leases = Lease.objects.select_related("proxy").filter(pk__in=ids, expires_at__gt=now)
+    return list(leases.order_by("created_at", "pk"))
 
 
 def _rest(proxy: Proxy, target: str, until: datetime) -> datetime:

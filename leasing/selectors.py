@@ -101,7 +101,10 @@ class Selector:
 
 
 _UNSTORABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_TOKEN = re.compile(r"\s*(?:(?P<symbol>==|!=|[=!,()])|(?P<word>[^\s=!,()<>\x00-\x1f\x7f\ud800-\udfff]+)|(?P<end>$))")
+_SPACE = " \t\r\n"
+_TOKEN = re.compile(
+    rf"[{_SPACE}]*(?:(?P<symbol>==|!=|[=!,()])|(?P<word>[^\s=!,()<>\x00-\x1f\x7f\ud800-\udfff]+)|(?P<end>\Z))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     while True:
         found = _TOKEN.match(text, position)
         if found is None:
-            bad = len(text) - len(text[position:].lstrip())
+            bad = len(text) - len(text[position:].lstrip(_SPACE))
             raise InvalidSelector(f"character {bad + 1}: {text[bad]!r} is not allowed")
         kind = found.lastgroup or "end"
         yield _Token(found[kind], found.start(kind), is_word=kind == "word")

@@ -24,9 +24,13 @@ def normalise_target(text: str) -> str:
         raise ValueError(f"is longer than {MAX_LENGTH} characters")
     host = _host(text.strip())
     try:
-        return str(ipaddress.ip_address(host))
+        address = ipaddress.ip_address(host)
     except ValueError:
         pass
+    else:
+        if getattr(address, "scope_id", None):
+            raise ValueError("must not have a scope: it means something on one machine only")
+        return str(address)
     host = host.removesuffix(".").lower()
     if not host.isascii():
         try:

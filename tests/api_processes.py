@@ -55,6 +55,22 @@ class Deployment:
         os.killpg(self._running[number].pid, signal.SIGKILL)
         self._running[number].wait()
 
+    def restart(self, number: int) -> None:
+        """Start again one that was killed."""
+        self._running[number] = self._serve(self.addresses[number])
+        assert wait_until(self.addresses[number].answers, 60), f"nothing answers at {self.addresses[number]}"
+
+    def program(self, module: str, *arguments: str) -> subprocess.Popen[str]:
+        """A program of the tests on the same servers; the caller ends it."""
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
     def stop(self) -> None:
         for process in self._running:
             process.terminate()

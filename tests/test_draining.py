@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from leasing import allocation, endings
-from leasing.allocation import Wish
+from leasing.allocation import Granted, Wish
 from leasing.ids import uuid7
 from leasing.models import EndCause, EndedLease, Lease
 from leasing.selectors import Selector
@@ -33,7 +33,7 @@ def world(db: None) -> Iterator[World]:
         yield world
 
 
-def lease(world: World) -> list[Lease]:
+def lease(world: World) -> list[Granted]:
     now = world.now
     wish = Wish(Selector(()), target="")
     return allocation.grant(wish, [uuid7(now)], now=now, expires_at=now + timedelta(hours=1))
@@ -47,11 +47,11 @@ def test_a_lease_goes_on_until_the_drain_is_over(world: World, leave: Leave, pha
     proxy = world.settle(proxy, rounds=5)
     assert (proxy.phase, proxy.reason) == (phase, "Draining")
     assert lease(world) == [], "no new leases"
-    assert Lease.objects.filter(pk=held.pk).exists()
+    assert Lease.objects.filter(pk=held.id).exists()
     assert [machine.provider_id for machine in world.live(proxy.uid)] == [proxy.provider_id]
     world.now += timedelta(seconds=60)
     world.run()
-    assert EndedLease.objects.get(pk=held.pk).cause == cause
+    assert EndedLease.objects.get(pk=held.id).cause == cause
     assert proxy.provider_id not in {machine.provider_id for machine in world.live(proxy.uid)}
 
 
@@ -62,7 +62,7 @@ def test_a_lease_given_back_ends_the_drain(world: World, leave: Leave, phase: st
     leave(proxy.pk, actor="test", now=world.now)
     proxy = world.settle(proxy, rounds=2)
     assert proxy.phase == phase
-    endings.release(held.pk, cause=EndCause.RELEASED, now=world.now)
+    endings.release(held.id, cause=EndCause.RELEASED, now=world.now)
     world.now += timedelta(seconds=5)
     world.run()
     assert proxy.provider_id not in {machine.provider_id for machine in world.live(proxy.uid)}

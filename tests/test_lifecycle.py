@@ -172,16 +172,16 @@ class Fleet(RuleBasedStateMachine):
         for lease in allocation.grant(
             Wish(Selector(()), target=""), ids, now=now, expires_at=now + timedelta(seconds=ttl)
         ):
-            proxy = Proxy.objects.get(pk=lease.proxy_id)
+            proxy = Proxy.objects.get(pk=lease.proxy.id)
             assert proxy.phase == Phase.READY, f"leased while {proxy.phase}"
             assert not proxy.cordoned
             assert proxy.deletion_requested_at is None
-            self.leased[lease.pk] = proxy.instance_serial
+            self.leased[lease.id] = proxy.instance_serial
 
     @rule()
     def release(self) -> None:
         if lease := Lease.objects.order_by("created_at", "proxy_id").first():
-            endings.release(lease.pk, cause=EndCause.RELEASED, now=self.world.now)
+            endings.release(lease.id, cause=EndCause.RELEASED, now=self.world.now)
 
     # What the schedule does
 

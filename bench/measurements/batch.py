@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from statistics import median
 
 from bench.calls import acquire, give_back, lease_ids
+from bench.confidence import Bound, converge
 from bench.http import Connection, Refused
 from bench.results import Result
 from bench.scale import Scale
 from bench.stage import Stage
 
 COUNT = 50
+BOUND = Bound(5, "higher")
+TURNS, SINGLES = 3, 5
+"""Batches of a block, and single leases beside each."""
 
 
 def measure(stage: Stage, scale: Scale) -> Iterator[Result]:
@@ -19,17 +23,22 @@ def measure(stage: Stage, scale: Scale) -> Iterator[Result]:
     singles, batches = [], []
     with stage.web("large") as address:
         connection = Connection(address)
-        for _ in range(max(scale.samples // 20, 20)):
-            answer, seconds = connection.timed(many)
-            if len(lease_ids(answer)) != COUNT:
-                raise Refused(answer.decode())
-            give_back(connection, answer)
-            batches.append(seconds / COUNT)
-            for _ in range(5):
-                answer, seconds = connection.timed(one)
+
+        def block() -> Mapping[str, float]:
+            for _ in range(TURNS):
+                answer, seconds = connection.timed(many)
+                if len(lease_ids(answer)) != COUNT:
+                    raise Refused(answer.decode())
                 give_back(connection, answer)
-                singles.append(seconds)
+                batches.append(seconds / COUNT)
+                for _ in range(SINGLES):
+                    answer, seconds = connection.timed(one)
+                    give_back(connection, answer)
+                    singles.append(seconds)
+            return {"batch": median(singles[-TURNS * SINGLES :]) / median(batches[-TURNS:])}
+
+        block()
+        ratio = converge(block, {"batch": BOUND}, least=scale.least, most=scale.most)["batch"]
         connection.close()
-    single, batched = median(singles), median(batches)
-    detail = f"{single * 1e6:.0f} us against {batched * 1e6:.0f} us a lease, 10,000 proxies"
-    yield Result(f"a lease alone / in {COUNT}", single / batched, gate=5, goal=8, better="higher", detail=detail)
+    detail = f"{median(singles) * 1e6:.0f} us against {median(batches) * 1e6:.0f} us a lease, 10,000 proxies"
+    yield Result.timed(f"a lease alone / in {COUNT}", ratio, BOUND, goal=8, detail=detail)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import psycopg
 
 from bench.calls import lease_pairs
+from bench.confidence import Bound
 from bench.http import saturate
 from bench.results import Result
 from bench.scale import Scale
@@ -34,20 +35,18 @@ def measure(stage: Stage, scale: Scale) -> Iterator[Result]:
         size_after, updates_after, hot_after = _statistics(database)
     share = (hot_after - hot) / (updates_after - updates)
     pairs = f"{done:,.0f} pairs on 100 proxies"
-    yield Result(
+    yield Result.counted(
         "load table, after / before",
         size_after / size,
-        gate=1.5,
+        Bound(1.5, "lower"),
         goal=1,
-        better="lower",
         detail=f"{size_after:,} against {size:,} bytes, {pairs}",
     )
-    yield Result(
+    yield Result.counted(
         "HOT updates of the load table",
         share,
-        gate=0.98,
+        Bound(0.98, "higher"),
         goal=0.99,
-        better="higher",
         detail=f"{hot_after - hot:,} of {updates_after - updates:,}",
     )
 

@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 from pydantic.alias_generators import to_camel
 
+from leasing.allocation import Granted, GrantedProxy
 from leasing.api.requests import ModeName, PhaseName
 from leasing.models import Lease
 from leasing.queries import ProxyDetail
@@ -52,7 +53,7 @@ class LeasedProxy(ProxyUse):
     )
 
     @classmethod
-    def of(cls, proxy: Proxy, credentials: Credentials | None) -> Self:
+    def of(cls, proxy: Proxy | GrantedProxy, credentials: Credentials | None) -> Self:
         """``credentials``, if it needs some, go into the URL: this is for who has leased it."""
         return cls(**_use_of(proxy, credentials))
 
@@ -135,19 +136,19 @@ class LeaseAnswer(Answer):
     proxy: LeasedProxy
 
     @classmethod
-    def of(cls, lease: Lease) -> Self:
+    def of(cls, lease: Lease | Granted) -> Self:
         return cls._of(lease, credentials_of([lease.proxy]))
 
     @classmethod
-    def of_each(cls, leases: Sequence[Lease]) -> list[Self]:
+    def of_each(cls, leases: Sequence[Lease | Granted]) -> list[Self]:
         known = credentials_of([lease.proxy for lease in leases])
         return [cls._of(lease, known) for lease in leases]
 
     @classmethod
-    def _of(cls, lease: Lease, credentials: Mapping[int, Credentials | SecretMissing]) -> Self:
-        known = credentials.get(lease.proxy.pk)
+    def _of(cls, lease: Lease | Granted, credentials: Mapping[int, Credentials | SecretMissing]) -> Self:
+        known = credentials.get(lease.proxy.id)
         return cls(
-            leaseID=lease.pk,
+            leaseID=lease.id,
             target=lease.target or None,
             client=lease.client,
             created_at=lease.created_at,
@@ -160,7 +161,7 @@ class LeaseList(Answer):
     items: list[LeaseAnswer]
 
     @classmethod
-    def of(cls, leases: Sequence[Lease]) -> Self:
+    def of(cls, leases: Sequence[Lease | Granted]) -> Self:
         return cls(items=LeaseAnswer.of_each(leases))
 
 
@@ -209,7 +210,7 @@ class Problem(Answer):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _use_of(proxy: Proxy, credentials: Credentials | None = None) -> dict[str, Any]:
+def _use_of(proxy: Proxy | GrantedProxy, credentials: Credentials | None = None) -> dict[str, Any]:
     port = proxy.address_port or proxy.port
     host = f"[{proxy.address}]" if ":" in proxy.address else proxy.address
     user = f"{quote(credentials.username, safe='')}:{quote(credentials.password, safe='')}@" if credentials else ""
@@ -221,7 +222,7 @@ def _use_of(proxy: Proxy, credentials: Credentials | None = None) -> dict[str, A
         "attributes": proxy.attributes,
         "egress_ip": proxy.egress_ip,
         "phase": proxy.phase,
-        "healthy": proxy.current_verdict is Verdict.HEALTHY,
+        "healthy": proxy.current_verdict == Verdict.HEALTHY,
     }
 
 

@@ -116,7 +116,7 @@ def json_object(request: HttpRequest) -> dict[str, Any]:
     if request.content_type != JSON:
         raise exceptions.UnsupportedMediaType(request.content_type or "")
     try:
-        content = json.loads(request.body.decode(), parse_constant=_refuse_constant)
+        content = json.loads(request.body.decode(), parse_constant=_refuse_constant, object_pairs_hook=_object)
     except ValueError as error:
         raise InvalidRequest({"body": [f"is not JSON: {error}"]}) from None
     except RecursionError:
@@ -124,6 +124,13 @@ def json_object(request: HttpRequest) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InvalidRequest({"body": ["must be a JSON object"]})
     return content
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is given more than once in an object")
+    return found
 
 
 def _refuse_constant(name: str) -> Never:

@@ -29,6 +29,9 @@ MAX_COOLDOWN_SECONDS = 30 * 86_400
 DEFAULT_PAGE, LARGEST_PAGE = 100, 500
 
 
+ANY_PROXY: Any = Field(Selector(), json_schema_extra={"default": ""})
+
+
 class Request(BaseModel):
     """camelCase, and nothing that we don't know."""
 
@@ -68,11 +71,15 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+# The bounds come before: of those that come after, the document would not know.
+Whole = BeforeValidator(_whole)
 TTL = Annotated[
-    Whole,
+    int,
     Field(ge=1, description="Seconds to live, cut down to `PROXYFLEET_MAX_LEASE_TTL`; a default, when left out."),
+    Whole,
 ]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT), Whole]
+CooldownSeconds = Annotated[int, Field(ge=1, le=MAX_COOLDOWN_SECONDS), Whole]
 
 
 class Body(Request):
@@ -93,7 +100,7 @@ class ProxyQuery(Request):
     namespace: Printable | None = Field(None, max_length=63)
     available: bool | None = Field(None, description="Whether it can be leased now.")
     target: Target | None = Field(None, description="Only proxies that are not cooling for this host or URL.")
-    selector: SelectorText = Selector()
+    selector: SelectorText = ANY_PROXY
     limit: Limit = DEFAULT_PAGE
     cursor: Cursor | None = None
 
@@ -104,11 +111,11 @@ class TargetQuery(Request):
 
 
 class LeaseRequest(Body):
-    selector: SelectorOrMap = Selector()
+    selector: SelectorOrMap = ANY_PROXY
     ttl_seconds: TTL | None = None
     target: Target | None = Field(None, description="The host or URL that it is for; kept as the host in lower case.")
-    count: Whole | None = Field(
-        None, ge=1, le=MAX_COUNT, description="Up to so many leases on distinct proxies; the answer then has `items`."
+    count: Count | None = Field(
+        None, description="Up to so many leases on distinct proxies; the answer then has `items`."
     )
     client: Printable = Field(
         "", max_length=CLIENT_LENGTH, description="What you call yourself, for whoever looks at the leases."
@@ -123,9 +130,6 @@ class RenewRequest(Body):
 class ReportRequest(Body):
     result: ResultName
     target: Target | None = Field(None, description="The target of the lease, when left out.")
-    cooldown_seconds: Whole | None = Field(
-        None,
-        ge=1,
-        le=MAX_COOLDOWN_SECONDS,
-        description="How long the proxy rests after `rate_limited` or `blocked`; a default, when left out.",
+    cooldown_seconds: CooldownSeconds | None = Field(
+        None, description="How long the proxy rests after `rate_limited` or `blocked`; a default, when left out."
     )

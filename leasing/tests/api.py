@@ -9,11 +9,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import jsonschema  # type: ignore[import-untyped]  # ships no types
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.test import Client
 from django.test.client import ClientHandler
 
-from leasing.api.handler import WithoutMiddleware
+from leasing.api.handler import respond
 
 
 @cache
@@ -24,8 +25,13 @@ def openapi_document() -> dict[str, Any]:
     return document
 
 
-class _Handler(WithoutMiddleware, ClientHandler):
+class _Handler(ClientHandler):
     """As the API is served."""
+
+    def get_response(self, request: HttpRequest) -> HttpResponse:
+        response = respond(request)
+        request.close()
+        return response
 
 
 def client(**environ: Any) -> Client:

@@ -64,10 +64,10 @@ class Process:
             expires_at = now + timedelta(milliseconds=self._orders.ttl_milliseconds)
             leases = grant(wish, [uuid7(now) for _ in range(count)], now=now, expires_at=expires_at)
             self.seen["granted" if leases else "none"] += len(leases) or 1
-            if len({lease.proxy_id for lease in leases}) != len(leases):
+            if len({lease.proxy.id for lease in leases}) != len(leases):
                 self.seen["not distinct"] += 1
             for lease in leases:
-                endings.release(lease.pk, cause=EndCause.RELEASED, now=timezone.now())
+                endings.release(lease.id, cause=EndCause.RELEASED, now=timezone.now())
 
     def _sweep(self) -> None:
         while not self._stop.is_set():

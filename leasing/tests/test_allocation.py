@@ -8,9 +8,10 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.db.models.deletion import RestrictedError
 
-from leasing import endings, queries
-from leasing.allocation import Wish, grant
+from leasing import allocation, endings, queries
+from leasing.allocation import Granted, Wish, grant
 from leasing.book import DatabaseLeaseBook
+from leasing.database import fetch
 from leasing.ids import uuid7
 from leasing.models import Cooldown, EndCause, EndedLease, Lease, ProxyLoad
 from leasing.selectors import Selector
@@ -26,14 +27,14 @@ MINUTE = timedelta(minutes=1)
 
 def take(
     count: int = 1, *, now: datetime = NOW, ttl: timedelta = MINUTE, selector: str = "", **wish: Any
-) -> list[Lease]:
+) -> list[Granted]:
     asked = Wish(selector=Selector.parse(selector), **{"target": ""} | wish)
     return grant(asked, [uuid7(now) for _ in range(count)], now=now, expires_at=now + ttl)
 
 
-def names(leases: list[Lease]) -> list[str]:
-    by_id = Proxy.objects.in_bulk([lease.proxy_id for lease in leases])
-    return [by_id[lease.proxy_id].name for lease in leases]
+def names(leases: list[Granted]) -> list[str]:
+    by_id = Proxy.objects.in_bulk([lease.proxy.id for lease in leases])
+    return [by_id[lease.proxy.id].name for lease in leases]
 
 
 def test_the_least_loaded_proxy_comes_first() -> None:
@@ -51,7 +52,7 @@ def test_of_equals_the_one_that_was_idle_for_longest_comes_first() -> None:
         now = NOW + timedelta(seconds=second)
         (lease,) = take(now=now)
         order += names([lease])
-        endings.release(lease.pk, cause=EndCause.RELEASED, now=now)
+        endings.release(lease.id, cause=EndCause.RELEASED, now=now)
     assert sorted(order[:3]) == ["a", "b", "c"]
     assert order[3:] == order[:3]
 
@@ -105,7 +106,31 @@ def test_a_lease_whose_time_is_over_blocks_nobody() -> None:
     (lease,) = take()
     assert take() == []
     assert names(take(now=NOW + MINUTE)) == ["a"]
-    assert EndedLease.objects.get(pk=lease.pk).cause == EndCause.EXPIRED
+    assert EndedLease.objects.get(pk=lease.id).cause == EndCause.EXPIRED
+
+
+def test_a_slot_that_the_sweeper_frees_in_this_very_moment_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was taken, if by a lease whose time was over, when free ones were looked for, and is free a moment later."""
+    make_proxy("a")
+    take()
+    after = NOW + MINUTE
+
+    def fetch_then_sweep(query: str, *args: Any, **kwargs: Any) -> list[tuple[Any, ...]]:
+        rows = fetch(query, *args, **kwargs)
+        if "for no key update" not in query:
+            endings.end_expired(after)
+        return rows
+
+    monkeypatch.setattr(allocation, "fetch", fetch_then_sweep)
+    assert names(take(now=after)) == ["a"]
+
+
+def test_leases_of_other_proxies_that_are_over_promise_nothing() -> None:
+    make_proxy("other", attributes={"geo": "us"})
+    take(selector="geo=us")
+    assert take(selector="geo=eu", now=NOW + MINUTE) == []
+    assert take(selector="geo=us", exclude=["default/other"], now=NOW + MINUTE) == []
+    assert Lease.objects.count() == 1
 
 
 def test_max_leases_can_be_lowered_below_what_is_out() -> None:
@@ -115,7 +140,7 @@ def test_max_leases_can_be_lowered_below_what_is_out() -> None:
     publish(proxy)
     for lease in leases:
         assert take() == []
-        endings.release(lease.pk, cause=EndCause.RELEASED, now=NOW)
+        endings.release(lease.id, cause=EndCause.RELEASED, now=NOW)
     assert names(take()) == ["a"]
     assert take() == []
 
@@ -135,8 +160,8 @@ def test_the_database_itself_refuses_a_lease_too_many() -> None:
 def test_a_lease_ends_once() -> None:
     make_proxy("a")
     (lease,) = take()
-    assert endings.release(lease.pk, cause=EndCause.RELEASED, now=NOW)
-    assert not endings.release(lease.pk, cause=EndCause.RELEASED, now=NOW)
+    assert endings.release(lease.id, cause=EndCause.RELEASED, now=NOW)
+    assert not endings.release(lease.id, cause=EndCause.RELEASED, now=NOW)
     assert ProxyLoad.objects.get().active == 0
     assert EndedLease.objects.get().cause == EndCause.RELEASED
 
@@ -155,8 +180,8 @@ def test_the_end_of_a_proxy_ends_its_leases_and_keeps_the_cause() -> None:
         assert book.end_all(proxy.pk, cause=EndCause.PROXY_DELETED, now=later) == 1
         proxy.delete()
     ended = EndedLease.objects.in_bulk()
-    assert (ended[live.pk].cause, ended[live.pk].ended_at) == (EndCause.PROXY_DELETED, later)
-    assert (ended[expired.pk].cause, ended[expired.pk].ended_at) == (EndCause.EXPIRED, NOW + MINUTE)
+    assert (ended[live.id].cause, ended[live.id].ended_at) == (EndCause.PROXY_DELETED, later)
+    assert (ended[expired.id].cause, ended[expired.id].ended_at) == (EndCause.EXPIRED, NOW + MINUTE)
     assert {(lease.namespace, lease.name) for lease in ended.values()} == {("default", "a")}
 
 

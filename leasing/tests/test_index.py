@@ -8,10 +8,10 @@ import pytest
 from django.db import connection
 
 from leasing import index
-from leasing.allocation import Wish, grant
+from leasing.allocation import Granted, Wish, grant
 from leasing.ids import uuid7
 from leasing.index import EXACT, SAMPLE, FleetIndex
-from leasing.models import Lease, ProxyLoad
+from leasing.models import ProxyLoad
 from leasing.selectors import Selector
 from leasing.tests.fleet import make_proxy, publish
 from proxyfleet.fleet.models import Proxy
@@ -23,7 +23,7 @@ FOREVER = 1e9
 EU = Selector.parse("geo=eu")
 
 
-def take(selector: Selector = EU) -> list[Lease]:
+def take(selector: Selector = EU) -> list[Granted]:
     return grant(Wish(selector, "example.com"), [uuid7(NOW)], now=NOW, expires_at=NOW + timedelta(minutes=1))
 
 
@@ -61,7 +61,7 @@ def test_what_changed_since_is_not_leased(behind: Proxy, columns: dict[str, obje
 def test_what_is_not_known_yet_is_leased(behind: Proxy) -> None:
     other = make_proxy("b", attributes={"geo": "us"})
     (lease,) = take(Selector.parse("geo=us"))
-    assert lease.proxy_id == other.pk
+    assert lease.proxy.id == other.pk
 
 
 def test_changes_are_followed() -> None:

@@ -59,6 +59,8 @@ def test_selectors_mean_what_they_mean_in_kubernetes(
         ("size > 3", "character 6: '>' is not allowed"),
         ("=eu", "character 1: expected a key, found '='"),
         ("a=\x00", "character 3: '\\x00' is not allowed"),
+        ("a=b\x1c", "character 4: '\\x1c' is not allowed"),
+        ("a=b\u2003", "character 4: '\\u2003' is not allowed"),
         ("a" * (MAX_LENGTH + 1), "is longer than 1024 characters"),
     ],
 )

@@ -52,6 +52,13 @@ def test_what_has_no_host_is_refused(text: str) -> None:
         normalise_target(text)
 
 
+@pytest.mark.parametrize("scope", ["eth0", "a" * 1000, "\x00", "\ud800"])
+def test_an_address_with_a_scope_is_refused(scope: str) -> None:
+    """Whatever is there, Python takes for a scope."""
+    with pytest.raises(ValueError, match="scope"):
+        normalise_target(f"fe80::1%{scope}")
+
+
 @given(st.text(max_size=80))
 def test_every_text_is_a_target_or_a_clear_error(text: str) -> None:
     problem, target = "is fine", ""

@@ -20,12 +20,13 @@ from django.db import IntegrityError, transaction
 
 from proxyfleet.conf import settings
 from proxyfleet.fleet import hints
+from proxyfleet.fleet.admission import admit
 from proxyfleet.fleet.claims import event_of, publish
 from proxyfleet.fleet.columns import SPEC_COLUMNS, read_declared
 from proxyfleet.fleet.differences import describe_differences
 from proxyfleet.fleet.models import EventKind, Origin, Proxy
 from proxyfleet.fleet.ports import ports
-from proxyfleet.fleet.spec import InvalidSpec, ProxySpec, check_identity
+from proxyfleet.fleet.spec import InvalidSpec, check_identity
 
 
 class NameTaken(InvalidSpec):
@@ -63,7 +64,7 @@ def declare(
     )
     if uid is not None:
         proxy.uid = uid
-    proxy.spec = ProxySpec.parse(spec)
+    proxy.spec = admit(spec)
     proxy.next_reconcile_at = now
     try:
         with transaction.atomic():
@@ -109,7 +110,7 @@ def update(
     and changes nothing, but in a cluster that was restored from a backup: then ``restored_from`` is the generation that
     the row is known to have. Without ``generation``, the row counts for itself.
     """
-    wanted = ProxySpec.parse(spec)
+    wanted = admit(spec)
     with transaction.atomic():
         proxy = _locked(proxy_id)
         _check_owner(proxy, origin)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from celery import current_app
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 from kombu.exceptions import OperationalError
 
 
-def problems() -> dict[str, str]:
-    """What can't be used, and why; empty when all can."""
-    return {name: problem for name, check in _CHECKS.items() if (problem := check())}
+def problems(*, exclude: Collection[str] = ()) -> dict[str, str]:
+    """What can't be used, and why; empty when all can. Those named in ``exclude`` are not asked."""
+    return {name: problem for name, check in _CHECKS.items() if name not in exclude and (problem := check())}
 
 
 def _database() -> str:

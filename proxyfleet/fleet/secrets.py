@@ -6,6 +6,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from proxyfleet.conf import settings
 from proxyfleet.fleet.models import MirroredSecret, Proxy, SecretUse
@@ -16,6 +17,17 @@ _LABEL_PREFIX = "crawl.example.com/"
 
 class SecretMissing(Exception):
     """A Secret, or something in it, is not there; the message says what to do."""
+
+
+class NamesCredentials(Protocol):
+    """A proxy, or what was read of one."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def credentials_secret_name(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +55,7 @@ def user_data(proxy: Proxy) -> bytes:
     return content
 
 
-def credentials_of(proxies: Iterable[Proxy]) -> Mapping[int, Credentials | SecretMissing]:
+def credentials_of(proxies: Iterable[NamesCredentials]) -> Mapping[int, Credentials | SecretMissing]:
     """By id, the credentials of those proxies whose spec names some, or why there are none; in one query at most."""
     wanted = [proxy for proxy in proxies if proxy.credentials_secret_name]
     if not wanted:
@@ -55,11 +67,11 @@ def credentials_of(proxies: Iterable[Proxy]) -> Mapping[int, Credentials | Secre
     )
     by_name = {(row.namespace, row.name): row for row in rows}
     return {
-        proxy.pk: _credentials(proxy, by_name.get((proxy.namespace, proxy.credentials_secret_name))) for proxy in wanted
+        proxy.id: _credentials(proxy, by_name.get((proxy.namespace, proxy.credentials_secret_name))) for proxy in wanted
     }
 
 
-def _credentials(proxy: Proxy, row: MirroredSecret | None) -> Credentials | SecretMissing:
+def _credentials(proxy: NamesCredentials, row: MirroredSecret | None) -> Credentials | SecretMissing:
     namespace, name = proxy.namespace, proxy.credentials_secret_name
     if row is None:
         return SecretMissing(_absent(namespace, name, SecretUse.CREDENTIALS))

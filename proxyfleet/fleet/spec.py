@@ -44,7 +44,10 @@ _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _ATTRIBUTE_KEY = re.compile(rf"(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(\.{_DNS_LABEL})*/)?{_LABEL}")
 _ATTRIBUTE_VALUE = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{0,63}")
 _METADATA_ADDRESSES = frozenset({ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_address("100.100.100.200")})
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")  # RFC 6052
 _HTTP_URL = TypeAdapter(AnyHttpUrl)
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Mode(StrEnum):
@@ -258,10 +261,51 @@ def check_probe_url(value: str) -> str:
     return value
 
 
-def _check_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
-    mapped = getattr(address, "ipv4_mapped", None) or address
-    if mapped.is_link_local or mapped in _METADATA_ADDRESSES:
+def private_fields(spec: ProxySpec) -> list[str]:
+    """The fields in which ``spec`` names an address that is not public: private, loopback, shared or reserved.
+
+    Names are not resolved here: that of an External proxy is judged whenever it is connected to, and that of a probe
+    URL is the proxy's to resolve.
+    """
+    hosts = {
+        "endpoint.host": spec.endpoint.host if spec.endpoint else "",
+        "healthCheck.url": _HTTP_URL.validate_python(spec.health_check.url).host or "" if spec.health_check.url else "",
+    }
+    return [field for field, host in hosts.items() if _is_private(host)]
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return not is_public(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def is_public(address: Address) -> bool:
+    """Can it be anywhere in the internet?"""
+    return _embedded(address).is_global
+
+
+def is_never_probed(address: Address) -> bool:
+    """Link-local and cloud-metadata addresses: on them a machine tells its secrets to whoever asks."""
+    meant = _embedded(address)
+    return meant.is_link_local or meant in _METADATA_ADDRESSES
+
+
+def _embedded(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for, if it does: mapped, or behind NAT64."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address in _NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address
+
+
+def _check_address(address: Address) -> None:
+    if is_never_probed(address):
         raise ValueError("is a link-local or cloud-metadata address, which is never probed")
+    mapped = _embedded(address)
     if mapped.is_unspecified or mapped.is_multicast:
         raise ValueError("is not an address that one can connect to")
 

@@ -19,6 +19,7 @@ from proxyfleet.fleet.models import ProxyEvent
 from proxyfleet.fleet.orphans import sweep
 from proxyfleet.fleet.reconciler import reconcile as reconcile_claimed
 from proxyfleet.fleet.relist import relist as relist_entry
+from proxyfleet.fleet.retention import delete_before, turn
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +71,7 @@ def collect_orphans(*, entry: str) -> int:
 def prune_events() -> int:
     """Delete events older than the retention; returns how many."""
     oldest = timezone.now() - timedelta(days=settings().event_retention_days)
-    deleted, _ = ProxyEvent.objects.filter(at__lt=oldest).delete()
-    return deleted
+    return delete_before(oldest, ProxyEvent, "at", has_time=turn())
 
 
 def _turn_ends() -> float:

@@ -12,7 +12,10 @@ def healthz(_request: HttpRequest) -> HttpResponse:
     return JsonResponse({"status": "ok"})
 
 
-def readyz(_request: HttpRequest) -> HttpResponse:
-    """200 when database, migrations and broker are usable, else 503 that names what is not."""
-    found = problems()
+def readyz(request: HttpRequest) -> HttpResponse:
+    """200 when database, migrations and broker are usable, else 503 that names what is not.
+
+    ``?exclude=broker`` leaves that out, as in Kubernetes: leases take no broker.
+    """
+    found = problems(exclude=request.GET.getlist("exclude"))
     return JsonResponse({"status": "unready" if found else "ok", **found}, status=503 if found else 200)

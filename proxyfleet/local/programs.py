@@ -13,12 +13,18 @@ WEB_THREADS = 4
 ALONE = ("--without-mingle", "--without-gossip")
 """Workers need to know nothing of each other, and asking around costs a second at the start."""
 
+FLOWER_PORT = 5555
+
 SYNC_GRACE_SECONDS = 40
 """Longer than a bridge takes to end the calls that are under way."""
 
 
-def programs(address: Address, state: Path, *, cluster_sync: bool) -> list[Program]:
-    """What runs on top of the servers, in the order of its start. ``state`` is this machine's own folder."""
+def programs(address: Address, state: Path, *, cluster_sync: bool, flower: bool = False) -> list[Program]:
+    """What runs on top of the servers, in the order of its start. ``state`` is this machine's own folder.
+
+    A server has ``flower`` too, which listens on all addresses unless ``FLOWER_ADDRESS`` names one.
+    """
+    celery = ["celery", "--quiet", "--app", "proxyfleet"]
     sync = [Program("sync", ["python", "manage.py", "k8s_sync"], grace_seconds=SYNC_GRACE_SECONDS)]
     listen = ["--host", address.host, "--port", str(address.port)]
     size = ["--workers", str(WEB_WORKERS), "--blocking-threads", str(WEB_THREADS)]
@@ -29,9 +35,8 @@ def programs(address: Address, state: Path, *, cluster_sync: bool) -> list[Progr
             ["granian", "--log-level", "warning", "--interface", "wsgi", *listen, *size, "proxyfleet.wsgi:application"],
             ready=address.answers,
         ),
-        Program("worker", ["celery", "--quiet", "--app", "proxyfleet", "worker", "--pool", "prefork", *ALONE]),
-        Program(
-            "beat", ["celery", "--quiet", "--app", "proxyfleet", "beat", "--schedule", str(state / "beat-schedule")]
-        ),
+        Program("worker", [*celery, "worker", "--pool", "prefork", *ALONE]),
+        Program("beat", [*celery, "beat", "--schedule", str(state / "beat-schedule")]),
         *(sync if cluster_sync else []),
+        *([Program("flower", [*celery, "flower", f"--port={FLOWER_PORT}"])] if flower else []),
     ]

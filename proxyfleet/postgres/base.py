@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import select
+import sys
+from typing import Any
 
 from django.db.backends.postgresql import base
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
+    def get_connection_params(self) -> dict[str, Any]:
+        """Have statements prepared that ask for it, and no others: Django's own setting is that not even those are."""
+        params: dict[str, Any] = super().get_connection_params()
+        return params | {"prepare_threshold": sys.maxsize}
+
     def is_usable(self) -> bool:
         """Whether the connection works; asked before the first statement of each request.
 

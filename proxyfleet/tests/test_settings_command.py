@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -37,6 +38,13 @@ def test_values_are_shown_as_they_are_written(table: str) -> None:
     assert "(true or false; default true)" in table
     assert "(path; no default)" in table
     assert "(secret; required)" in table
+
+
+def test_the_document_is_up_to_date() -> None:
+    out = StringIO()
+    call_command("settings", "--markdown", stdout=out)
+    document = Path(__file__).parents[2] / "docs" / "settings.md"
+    assert document.read_text() == out.getvalue(), "make docs"
 
 
 def test_secrets_are_masked(table: str) -> None:

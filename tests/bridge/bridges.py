@@ -35,7 +35,7 @@ def user(account: str) -> str:
 
 def install(cluster: Cluster) -> None:
     """As docs/kubernetes.md says."""
-    cluster.kubectl("create", "namespace", SYSTEM)
+    cluster.kubectl("apply", "-f", str(ROOT / "deploy" / "namespace.yaml"))
     for part in ("crd", "rbac"):
         cluster.kubectl("apply", "-k", str(ROOT / "deploy" / part))
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
@@ -127,6 +127,9 @@ class BridgeProcess:
             return requests.get(f"{self.address.local_url}/readyz", timeout=5).ok
         except requests.ConnectionError:
             return False
+
+    def metrics(self) -> str:
+        return requests.get(f"{self.address.local_url}/metrics", timeout=30).text
 
     def kill(self) -> None:
         self.process.kill()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import product
 from tests.cluster.apiserver import ApiServer
 from tests.cluster.cluster import Cluster
 from tests.cluster.errors import ClusterError
@@ -48,7 +49,8 @@ def node(cluster: Cluster) -> Iterator[Node]:
     """A node of ``cluster`` that runs pods, and the controllers of a whole Kubernetes. For tests marked ``node``."""
     with ExitStack() as stack:
         try:
-            node = stack.enter_context(Node(cluster.server.folder))
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="proxyfleet-image-")))
+            node = stack.enter_context(Node(cluster.server.folder, [product.archive(folder)]))
         except ClusterError as error:
             pytest.fail(str(error), pytrace=False)
         cluster.controllers = True

@@ -1,4 +1,4 @@
-"""The images of a node, made of Debian packages: no registry is asked and no Docker is needed."""
+"""The images of every node, made of Debian packages: no registry is asked and no Docker is needed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.cluster.binaries import cache_folder, exclusive
 from tests.cluster.errors import ClusterError
@@ -34,7 +35,7 @@ pinger_enable off
 shutdown_lifetime 1 seconds
 max_filedescriptors 4096
 """
-COMMANDS = {
+COMMANDS: Mapping[str, Mapping[str, Any]] = {
     SQUID: {"Entrypoint": ["/usr/sbin/squid", "-N", "-d", "1"], "Cmd": ["-f", "/etc/squid/squid.conf"]},
     PAUSE: {"Entrypoint": ["/bin/sleep", "infinity"]},
 }
@@ -63,7 +64,7 @@ def _make(target: Path) -> None:
         root = Path(partial) / "root"
         log = target.parent / "debootstrap.log"
         with log.open("wb") as output:
-            command = ["debootstrap", "--variant=minbase", "--include=squid", SUITE, str(root), _mirror()]
+            command = ["debootstrap", "--variant=minbase", "--include=squid,python3", SUITE, str(root), _mirror()]
             done = subprocess.run(command, stdout=output, stderr=output, check=False)
         if done.returncode != 0:
             end = log.read_text(errors="replace")[-1000:].strip()
@@ -73,7 +74,7 @@ def _make(target: Path) -> None:
         (root / "etc/squid/squid.conf").write_text(SQUID_CONF)
         layer = Path(partial) / "layer.tar"
         subprocess.run(["tar", "--numeric-owner", "-C", root, "-cf", layer, "."], check=True)
-        _write_archive(Path(partial) / "images.tar", layer)
+        write_archive(Path(partial) / "images.tar", [layer], COMMANDS)
         (Path(partial) / "images.tar").rename(target)
 
 
@@ -86,29 +87,42 @@ def _mirror() -> str:
     return own[0] if own else "http://deb.debian.org/debian"
 
 
-def _write_archive(target: Path, layer: Path) -> None:
-    """In the format of ``docker save``: two images of one layer."""
-    with layer.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+def write_archive(target: Path, layers: Sequence[Path], images: Mapping[str, Mapping[str, Any]]) -> None:
+    """In the format of ``docker save``: images of the same layers, the lowest first, each with a config of its own."""
+    names = [f"layer-{number}.tar" for number, _ in enumerate(layers)]
+    digests = [_digest(layer) for layer in layers]
     manifest = []
     with tarfile.open(target, "w") as tar:
-        tar.add(layer, "layer.tar")
-        for reference, command in COMMANDS.items():
-            config = _config(command, digest)
+        for layer, name in zip(layers, names, strict=True):
+            tar.add(layer, name)
+        for reference, command in images.items():
+            config = _config(command, digests)
             name = f"{hashlib.sha256(config).hexdigest()}.json"
             _add(tar, name, config)
-            manifest.append({"Config": name, "RepoTags": [reference], "Layers": ["layer.tar"]})
+            manifest.append({"Config": name, "RepoTags": [reference], "Layers": names})
         _add(tar, "manifest.json", json.dumps(manifest).encode())
 
 
-def _config(command: Mapping[str, list[str]], layer_digest: str) -> bytes:
+def base_layer(folder: Path) -> Path:
+    """The file system of ``archive``: Debian, Squid and Python."""
+    with tarfile.open(archive()) as tar:
+        tar.extract("layer-0.tar", folder, filter="data")
+    return folder / "layer-0.tar"
+
+
+def _digest(layer: Path) -> str:
+    with layer.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _config(command: Mapping[str, Any], layer_digests: Sequence[str]) -> bytes:
     machine = platform.machine()
     return json.dumps(
         {
             "architecture": ARCHITECTURES.get(machine, machine),
             "os": "linux",
-            "config": {**command, "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
+            "config": {"Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"], **command},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in layer_digests]},
         }
     ).encode()
 

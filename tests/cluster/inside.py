@@ -23,12 +23,16 @@ SOCKET = "/run/containerd/containerd.sock"
 
 
 def main() -> None:
-    folder, images, *kubelet = sys.argv[1:]
+    end = sys.argv.index("--")
+    folder, *archives = sys.argv[1:end]
+    kubelet = sys.argv[end + 1 :]
     _mount(Path(folder))
     containerd = subprocess.Popen(["containerd", "--config", f"{folder}/containerd.toml"])
     if not wait_until(lambda: containerd.poll() is not None or _answers(), 30) or containerd.poll() is not None:
         sys.exit("containerd did not start")
-    subprocess.run(["ctr", "--address", SOCKET, "--namespace", "k8s.io", "images", "import", images], check=True)
+    for archive in archives:
+        command = ["ctr", "--address", SOCKET, "--namespace", "k8s.io", "images", "import", archive]
+        subprocess.run(command, check=True)
     programs = {containerd.pid: "containerd", subprocess.Popen(kubelet).pid: "the kubelet"}
     # Process 1 inherits every orphan, and has to see its end.
     while (ended := os.wait()[0]) not in programs:

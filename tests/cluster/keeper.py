@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,10 +27,10 @@ READY = "ready"
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    folder = Path(sys.argv[1])
+    folder, *archives = map(Path, sys.argv[1:])
     try:
         with ExitStack() as stack:
-            address = _start(folder, stack)
+            address = _start(folder, archives, stack)
             print(READY, address, flush=True)  # noqa: T201 - for the one who started us
             sys.stdin.read()
     except ClusterError as error:
@@ -37,7 +38,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def _start(folder: Path, stack: ExitStack) -> str:
+def _start(folder: Path, archives: Sequence[Path], stack: ExitStack) -> str:
     """Start controller manager, scheduler and node of the cluster in ``folder``, which ``stack`` ends.
 
     Returns the node's address.
@@ -49,7 +50,7 @@ def _start(folder: Path, stack: ExitStack) -> str:
     os.environ["PATH"] = f"{binaries.find(programs.Program.CONTAINERD).parent}:{os.environ['PATH']}"
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"  # the kubelet would ask a link-local address who it is
     guard = stack.enter_context(Guard())
-    for program in (_controller_manager(keys), _scheduler(keys), _node(folder, config)):
+    for program in (_controller_manager(keys), _scheduler(keys), _node(folder, config, [images.archive(), *archives])):
         stack.callback(children.start(program, guard, folder / f"{program.name}.log").stop)
     return where.address
 
@@ -76,7 +77,7 @@ def _controller(program: programs.Program, kubeconfig: Path, options: dict[str, 
     return Program(program, [str(binaries.find(program)), *flags(kubeconfigs | alone | options)], grace_seconds=3)
 
 
-def _node(folder: Path, config: NodeConfig) -> Program:
+def _node(folder: Path, config: NodeConfig, archives: Sequence[Path]) -> Program:
     kubeconfig = config.pki.kubeconfig(pki.KUBELET)
     options = {
         "config": str(config.kubelet),
@@ -88,7 +89,7 @@ def _node(folder: Path, config: NodeConfig) -> Program:
     }
     kubelet = [str(binaries.find(programs.Program.KUBELET)), *flags(options)]
     unshare = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    process_1 = [sys.executable, "-m", inside.__spec__.name, str(config.folder), str(images.archive()), *kubelet]
+    process_1 = [sys.executable, "-m", inside.__spec__.name, str(config.folder), *map(str, archives), "--", *kubelet]
     return Program(
         "node",
         [*unshare, *process_1],

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.cluster import binaries, images, keeper, packages, programs
+from tests.cluster import binaries, images, keeper, packages, product, programs
 from tests.cluster.errors import ClusterError
 from tests.cluster.inside import HIDDEN
 
@@ -21,6 +22,7 @@ def prepare() -> None:
     packages.require_packages()
     binaries.obtain(programs.NODE_TIER)
     images.archive()
+    product.packages()
 
 
 class Node:
@@ -29,8 +31,10 @@ class Node:
     address: str
     """Where pods reach this machine, which they have no other way out of."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, archives: Sequence[Path] = ()) -> None:
+        """``archives`` hold more images than all nodes have."""
         self._folder = folder.resolve()
+        self._archives = archives
 
     def __enter__(self) -> Self:
         """Returns when it is Ready. Raises ClusterError when it can't be run here."""
@@ -41,7 +45,7 @@ class Node:
         log = self._folder / "keeper.log"
         with log.open("wb") as errors:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-m", keeper.__spec__.name, str(self._folder)],
+                [sys.executable, "-m", keeper.__spec__.name, str(self._folder), *map(str, self._archives)],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

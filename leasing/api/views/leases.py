@@ -119,7 +119,7 @@ def _id(text: str) -> UUID:
 
 
 def _request_key(request: HttpRequest) -> RequestKey | None:
-    key = request.headers.get(IDEMPOTENCY_KEY)
+    key = request.META.get("HTTP_IDEMPOTENCY_KEY")
     if key is None:
         return None
     if not _KEY.fullmatch(key):

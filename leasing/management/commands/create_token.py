@@ -22,6 +22,12 @@ class Command(BaseCommand):
             "--scope", action="append", required=True, choices=[scope.value for scope in Scope], help="may be repeated"
         )
         parser.add_argument("--expires-days", type=int, help="days until it expires; never, when left out")
+        parser.add_argument(
+            "--rate",
+            type=int,
+            help="requests a second that it may make of each web process; "
+            "what PROXYFLEET_TOKEN_RATE_LIMIT says, when left out",
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         now = timezone.now()
@@ -33,6 +39,7 @@ class Command(BaseCommand):
                 created_by="create_token",
                 now=now,
                 expires_at=now + timedelta(days=days) if days is not None else None,
+                requests_per_second=options["rate"],
             )
         except ValidationError as error:
             raise CommandError("; ".join(error.messages)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -26,11 +27,12 @@ def test_it_can_be_changed_only_once_it_is_taken_over(world: World) -> None:
     ClusterMirror.objects.create(cluster_uid="cluster")
     proxy, other = declare(world, "default"), declare(world, "elsewhere")
     proxy = world.ready(proxy)
-    for change in (
+    changes: list[Callable[[], Proxy]] = [
         lambda: operations.update(proxy.pk, SPEC, actor="ada", now=world.now),
         lambda: operations.request_deletion(proxy.pk, actor="ada", now=world.now),
         lambda: operations.skip_cleanup(proxy.pk, actor="ada", now=world.now),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(OwnedByTheCluster, match=r"manage\.py leave_cluster"):
             change()
     call_command("leave_cluster", namespace="default")

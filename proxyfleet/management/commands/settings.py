@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -27,10 +28,42 @@ KINDS = {
 class Command(BaseCommand):
     help = "List the settings: what each is for, its default, and its value now. Secrets are masked."
 
-    def handle(self, **_options: Any) -> None:
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--markdown", action="store_true", help="as docs/settings.md, without any value of now")
+
+    def handle(self, *, markdown: bool = False, **_options: Any) -> None:
+        if markdown:
+            self.stdout.write(as_markdown(), ending="")
+            return
         for name, field in Settings.model_fields.items():
             self.stdout.write(f"{ENV_PREFIX}{name.upper()}={_written(getattr(settings(), name))}")
             self.stdout.write(f"    {field.description} ({_kind(field)}; {_default(field)})\n\n")
+
+
+HEADING = """\
+# Settings
+
+Every setting is an environment variable. A missing or bad one stops the start and is named. An empty one counts as
+unset. Durations are in seconds. `manage.py settings` shows the values that a process sees, with the secrets masked.
+
+Made from `proxyfleet/conf.py` by `make docs`.
+
+| variable | | |
+|---|---|---|
+"""
+
+
+def as_markdown() -> str:
+    """The table of docs/settings.md."""
+    rows = [
+        f"| `{ENV_PREFIX}{name.upper()}` | {_kind(field)}; {_default(field, quote='`')} | {_escaped(field)} |\n"
+        for name, field in Settings.model_fields.items()
+    ]
+    return HEADING + "".join(rows)
+
+
+def _escaped(field: FieldInfo) -> str:
+    return (field.description or "").replace("|", r"\|").replace("*", r"\*")
 
 
 def _written(value: Any) -> str:
@@ -43,7 +76,7 @@ def _written(value: Any) -> str:
         case float():
             return f"{value:g}"
         case tuple():
-            return ",".join(value)
+            return ",".join(str(part) for part in value)
         case _:
             return str(value)
 
@@ -61,7 +94,7 @@ def _types(annotation: Any) -> Iterator[Any]:
         yield from _types(part)
 
 
-def _default(field: FieldInfo) -> str:
+def _default(field: FieldInfo, quote: str = "") -> str:
     if field.is_required():
         return "required"
-    return f"default {_written(field.default)}" if field.default is not None else "no default"
+    return f"default {quote}{_written(field.default)}{quote}" if field.default is not None else "no default"
