@@ -154,6 +154,13 @@ from generate_series(1, 5000) number
 """
 
 
+_EVENTS = """
+insert into fleet_proxyevent (proxy_uid, namespace, name, at, kind, reason, message, old_phase, new_phase, actor)
+select gen_random_uuid(), 'default', 'a', %s - number * interval '1 hour', 'PhaseChanged', '', '', '', 'Ready', ''
+from generate_series(1, 5000) number
+"""
+
+
 def test_records_are_found_by_their_time() -> None:
     """Also where there are so many that no planner would read them all."""
     with CaptureQueriesContext(connection) as captured:
@@ -163,7 +170,8 @@ def test_records_are_found_by_their_time() -> None:
     with connection.cursor() as cursor:
         # With next to no rows, whichever index comes first is as good as another.
         cursor.execute(_REPORTS, [NOW])
-        cursor.execute("analyze leasing_report")
+        cursor.execute(_EVENTS, [NOW])
+        cursor.execute("analyze leasing_report, fleet_proxyevent")
         cursor.execute("set local enable_seqscan = off")
         for sql, indexes in (
             (leasing, ("leasing_lease_pkey", "leasing_endedlease_pkey", "report_recent")),
