@@ -22,15 +22,15 @@ OLD = NOW - timedelta(days=settings().event_retention_days, seconds=1)
 
 _HISTORY = """
 insert into leasing_endedlease (id, proxy_uid, namespace, name, owner, client, target, created_at, ended_at, cause)
-select gen_random_uuid(), gen_random_uuid(), 'default', 'a', '', '', '', %(at)s,
-  %(at)s - number * %(apart)s * interval '1 second', 'released'
+select gen_random_uuid(), gen_random_uuid(), 'default', 'a', '', '', '', %(at)s, %(at)s - number * %(apart)s, 'released'
 from generate_series(0, %(count)s - 1) number
 """
 
 
 def make_history(count: int, *, at: datetime = OLD, apart: timedelta = timedelta(seconds=1)) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(_HISTORY, {"at": at, "apart": apart.total_seconds(), "count": count})
+        params: dict[str, Any] = {"at": at, "apart": apart, "count": count}
+        cursor.execute(_HISTORY, params)
 
 
 def always() -> bool:
@@ -65,7 +65,7 @@ def test_what_there_is_no_time_for_is_left_for_the_next_turn(monkeypatch: pytest
 def test_each_step_is_a_transaction_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "BATCH", 10)
     make_history(25)
-    left = []
+    left: list[int] = []
 
     def count() -> None:
         left.append(EndedLease.objects.count())
