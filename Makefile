@@ -110,6 +110,7 @@ $(VENV)/bin/pip:
 
 browser:
 	@scripts/install-chromium
+	@python3 scripts/fetch-axe
 
 kvm-packages: | $(VENV)/bin/pip
 	@python -m tests.kvm --install-packages

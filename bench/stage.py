@@ -54,6 +54,7 @@ _FULL = "update leasing_proxyload set max_leases = active, ceiling = active"
 _RECIPES: dict[str, tuple[str, int, str]] = {
     "small": ("empty", 100, ""),
     "large": ("empty", 10_000, ""),
+    "probed": ("empty", 0, ""),
     "leased": ("large", 0, _LEASES_OUT),
     "cooled": ("large", 0, _COOLDOWNS),
     "full": ("leased", 0, _FULL),
@@ -86,6 +87,13 @@ class Stage:
         """A connection to the database of a fleet, as its administrator."""
         self._make(fleet)
         return psycopg.connect(self._url(fleet), autocommit=True)
+
+    def output(self, fleet: str, *arguments: str) -> str:
+        """What Python prints when it is run with these arguments and the settings of a fleet."""
+        self._make(fleet)
+        environment = os.environ | self._environment(fleet)
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
     @contextmanager
     def web(self, fleet: str) -> Iterator[Address]:

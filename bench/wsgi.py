@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from django.core.handlers.wsgi import WSGIHandler
@@ -15,7 +16,7 @@ from proxyfleet.wsgi import application as product
 
 class _Handler(WSGIHandler):
     def get_response(self, request: HttpRequest) -> HttpResponse:
-        response: HttpResponse = super().get_response(request)
+        response = cast(HttpResponse, super().get_response(request))
         response.headers.setdefault("Content-Length", str(len(response.content)))  # else it is sent in chunks
         return response
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
-import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -183,22 +181,3 @@ def _dechunk(data: bytes) -> bytes | None:
             return None
         body += data[start : start + size]
         position = line_break + 1
-
-
-def egress_address(body: bytes) -> str | None:
-    """The address in a body that is ``{"ip": "…"}`` or a bare address; None for any other body."""
-    text = body.decode("latin-1").strip()
-    if text.startswith("{"):
-        try:
-            told = json.loads(text).get("ip")
-        except (ValueError, RecursionError):  # the nesting of the answer is the peer's choice
-            return None
-    else:
-        told = text
-    if not isinstance(told, str) or "%" in told:  # a scope means something on the peer's machine only
-        return None
-    try:
-        address = ipaddress.ip_address(told)
-    except ValueError:
-        return None
-    return str(getattr(address, "ipv4_mapped", None) or address)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import math
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import NoReturn
@@ -24,7 +23,6 @@ from health.http1 import (
     basic_authorization,
     complete_body,
     connect_request,
-    egress_address,
     forwarded_get,
     parse_target,
     split_head,
@@ -32,6 +30,7 @@ from health.http1 import (
 )
 from health.results import Key, Outcome, ProbeRequest, ProbeResult, Stage
 from health.streams import FloodError, HangUpError, SocketStream, Stream, TLSStream
+from health.whoami import read_answer
 
 _HEAD_LIMIT_BYTES = 64 * 1024
 _BODY_LIMIT_BYTES = 4 * 1024
@@ -57,33 +56,6 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
-async def probe_all(
-    requests: Sequence[ProbeRequest[Key]],
-    *,
-    tls: ssl.SSLContext,
-    deliver: Callable[[ProbeResult[Key]], None],
-    concurrency: int = 256,
-    start_within_seconds: float = math.inf,
-) -> None:
-    """Probe all, in order, at most ``concurrency`` at a time; ``deliver`` gets each result as it comes.
-
-    A slow proxy holds one place for its own timeout and delays nobody else. What was not started after
-    ``start_within_seconds`` is left out. Raises an ExceptionGroup of OSError when this machine runs short (see
-    ``probe``).
-    """
-    waiting = iter(requests)
-    loop = asyncio.get_running_loop()
-    closes_at = loop.time() + start_within_seconds
-
-    async def take_turns() -> None:
-        while loop.time() < closes_at and (request := next(waiting, None)) is not None:
-            deliver(await probe(request, tls))
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(concurrency, len(requests))):
-            group.create_task(take_turns())
-
-
 async def probe(request: ProbeRequest[Key], tls: ssl.SSLContext) -> ProbeResult[Key]:
     """Fetch ``request.url`` through the proxy: CONNECT, TLS and GET for https, a forwarded GET for http.
 
@@ -92,7 +64,7 @@ async def probe(request: ProbeRequest[Key], tls: ssl.SSLContext) -> ProbeResult[
     try:
         target = parse_target(request.url)
     except ValueError as error:
-        return ProbeResult(request.key, Outcome.PROTOCOL_ERROR, Stage.CONNECT, {}, str(error))
+        return ProbeResult(request.key, Outcome.PROTOCOL_ERROR, Stage.CONNECT, {}, str(error), url=request.url)
     attempt = _Attempt(request, target, tls)
     outcome, message = Outcome.OK, ""
     try:
@@ -110,6 +82,8 @@ async def probe(request: ProbeRequest[Key], tls: ssl.SSLContext) -> ProbeResult[
         message=message,
         status=attempt.status,
         egress_ip=attempt.egress_ip,
+        leaking_headers=attempt.leaking_headers,
+        url=request.url,
     )
 
 
@@ -127,6 +101,8 @@ class _Attempt:
         self.stage = Stage.CONNECT
         self.status: int | None = None
         self.egress_ip: str | None = None
+        self.leaking_headers: tuple[str, ...] | None = None
+        self._own_address = ""
         self._request = request
         self._tls = tls
         self._target = target
@@ -143,6 +119,7 @@ class _Attempt:
                 deadline=deadline,
                 public_names=self._request.public_names,
             ) as sock:
+                self._own_address = sock.getsockname()[0]
                 await self._fetch(SocketStream(sock, budget=_PROBE_LIMIT_BYTES))
         except (TimeoutError, _ProbeFailedError):
             raise
@@ -196,7 +173,10 @@ class _Attempt:
         if not self._request.expects(head.status):
             self._fail(Outcome.BAD_STATUS, f"{self._answerer} answered with {_describe(head.status)}")
         if head.may_tell_address:
-            self.egress_ip = egress_address(await _read_body(stream, head, rest))
+            told = read_answer(await _read_body(stream, head, rest), own_address=self._own_address)
+            self.egress_ip = told.egress_ip
+            if not self._target.is_tls:  # inside TLS no proxy can add a header: none proves nothing
+                self.leaking_headers = told.leaking_headers
 
     async def _read_head(self, stream: Stream) -> tuple[Head, bytes]:
         """The next final head, interim ones skipped, and the bytes behind it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from contextvars import copy_context
 from datetime import datetime
 from threading import Thread
 from typing import Any
@@ -17,6 +18,7 @@ from providers.errors import ProviderError
 from providers.instances import TargetCheck
 from providers.registry import Providers
 from proxyfleet.fleet.models import ProviderState
+from proxyfleet.observability import metrics, tracing
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +33,10 @@ def check_provider(entry: str, known: Providers, now: datetime, *, timeout: floa
     """
     known.entry(entry)
     state = ProviderState.objects.filter(entry=entry).first() or ProviderState(entry=entry)
-    found, in_time = _ask(entry, known, timeout)
+    observe = metrics.provider_check_duration.labels(entry).observe
+    with tracing.span("check provider", provider=entry), metrics.timed(observe):
+        found, in_time = _ask(entry, known, timeout)
+    metrics.provider_check_timestamp.labels(entry).set(now.timestamp())
     if not in_time:
         silent = {target["name"] for target in state.check_targets} - {target.name for target in found}
         message = f"no answer within {timeout:g} s"
@@ -56,7 +61,9 @@ def _ask(entry: str, known: Providers, timeout: float) -> tuple[list[TargetCheck
     thread, found = _hanging.pop(entry, (None, []))
     if thread is None or not thread.is_alive():
         found = []
-        thread = Thread(target=_collect, args=(entry, known, found), name=f"check of {entry}", daemon=True)
+        thread = Thread(
+            target=copy_context().run, args=(_collect, entry, known, found), name=f"check of {entry}", daemon=True
+        )
         thread.start()
         thread.join(timeout)
     in_time = not thread.is_alive()

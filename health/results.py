@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+if TYPE_CHECKING:
+    from proxyfleet.fleet.models import Proxy
 
 Key = TypeVar("Key")
 """The caller's name for a proxy, which the probe hands back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a result is about: an instance of a proxy, not just the proxy."""
+
+    proxy_id: int
+    instance_serial: int
+
+    @classmethod
+    def of(cls, proxy: Proxy) -> Self:
+        return cls(proxy.pk, proxy.instance_serial)
 
 
 class Stage(StrEnum):
@@ -85,6 +100,10 @@ class ProbeResult(Generic[Key]):
     """Of the last HTTP response, the proxy's or the target's."""
     egress_ip: str | None = None
     """The address that the target saw, where it tells."""
+    leaking_headers: tuple[str, ...] | None = None
+    """Names of headers that told the target whom the proxy works for; None where the target does not tell."""
+    url: str = ""
+    """What was fetched."""
 
     @property
     def is_ok(self) -> bool:

@@ -5,7 +5,7 @@ previous tick up to now. So each slot is served exactly once whatever the ticks'
 and not many times, and a fleet spreads evenly because the phases do. Served in the order of the first slot that is
 owed, a fleet that is more than its workers can probe gets each proxy probed in its turn, if less often.
 
-All is integer milliseconds, so that PostgreSQL computes the very same slots from the same columns (``health.batches``).
+All is integer milliseconds, so that PostgreSQL computes the very same slots from the same columns (``health.turns``).
 """
 
 from __future__ import annotations

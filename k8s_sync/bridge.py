@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
 
+from django.db import Error as DatabaseTrouble
+
 from k8s_sync.crew import Crew
 from k8s_sync.errors import ClusterError, Unreachable
 from k8s_sync.leader import GIVE_UP_SECONDS, RETRY_SECONDS, Leader
@@ -106,7 +108,7 @@ class Bridge:
         term = self._new_term()
         try:
             term.start()
-        except Unreachable as error:
+        except (Unreachable, DatabaseTrouble) as error:
             logger.warning("The work could not be begun yet: %s", error)
         else:
             self._term = term

@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz`` of a process that serves nothing else."""
+"""``/healthz``, ``/readyz`` and ``/metrics`` of a process that serves nothing else."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from threading import Thread
 from django.db import connection
 
 from proxyfleet.local.addresses import Address
+from proxyfleet.observability import exposition, listener
 
 SILENCE_SECONDS = 10
 
@@ -36,6 +37,8 @@ def answering(
                     finally:
                         connection.close()
                     self._answer(HTTPStatus.SERVICE_UNAVAILABLE if found else HTTPStatus.OK, found)
+                case exposition.PATH:
+                    listener.answer(self)
                 case _:
                     self.send_error(HTTPStatus.NOT_FOUND)
 

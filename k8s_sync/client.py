@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -20,9 +20,11 @@ import urllib3
 import yaml
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from opentelemetry.trace import SpanKind
 
 from k8s_sync.errors import Unreachable, error_of, status_in
-from k8s_sync.kinds import Kind
+from k8s_sync.kinds import LEASE, Kind
+from proxyfleet.observability import tracing
 
 Object = dict[str, Any]
 """An object of the cluster, as JSON has it."""
@@ -207,7 +209,7 @@ class ApiServer:
         if body is not None:
             headers["Content-Type"] = content_type
         asked = urlencode({key: value for key, value in (query or {}).items() if value})
-        with _translated_errors():
+        with _span(method, path), _translated_errors():
             access = self._access
             # Reads a ServiceAccount's token anew, which rotates.
             access.update_params_for_auth(headers, [], ["BearerToken"])
@@ -249,6 +251,13 @@ def connect(kubeconfig: Path | None = None, *, before_write: Callable[[], None] 
 def _path_of(kind: Kind, manifest: Object) -> str:
     metadata = manifest["metadata"]
     return kind.path(namespace=metadata.get("namespace"), name=metadata["name"])
+
+
+def _span(method: str, path: str) -> AbstractContextManager[object]:
+    """Writes are worth a trace of their own; what is read, and the Lease, every other second, only as a part of one."""
+    if not tracing.is_traced() and (method == "GET" or LEASE.group in path):
+        return nullcontext()
+    return tracing.span(f"kubernetes {method}", kind=SpanKind.CLIENT, path=path)
 
 
 def _event(line: bytes) -> Object:

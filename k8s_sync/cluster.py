@@ -18,7 +18,9 @@ from k8s_sync.finalizers import SKIP_CLEANUP
 from k8s_sync.kinds import PROXY
 from k8s_sync.ownership import Path, leaves, owned, owners, tree_of
 from k8s_sync.store import uid_of
+from proxyfleet.conf import settings
 from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.operations import OwnedByTheCluster
 from proxyfleet.fleet.ports import FieldConflict, NotWritten
 from proxyfleet.fleet.spec import ProxySpec
 
@@ -100,6 +102,8 @@ def _check_ownership(obj: Object, changed: Change) -> None:
 
 @contextmanager
 def _told_to_a_person(proxy: Proxy) -> Iterator[None]:
+    if not settings().cluster_sync:
+        raise NotWritten(f"{OwnedByTheCluster(proxy)}.")
     try:
         yield
     except NotFound as error:

@@ -20,7 +20,7 @@ class Gone(ClusterError):
 
 
 class NotFound(ClusterError):
-    """404."""
+    """404: there is no such object."""
 
 
 class AlreadyExists(ClusterError):
@@ -48,8 +48,11 @@ def error_of(code: int, status: Mapping[str, Any]) -> ClusterError:
     """What a ``Status`` object means; ``code`` is that of HTTP, or of an ERROR event."""
     message = f"the API server answered {code}: {status.get('message') or status.get('reason') or 'no reason given'}"
     match code:
-        case 404:
+        # One that names no object says that the kind is not served, be it for a moment: nothing of its objects.
+        case 404 if (status.get("details") or {}).get("name"):
             return NotFound(message)
+        case 404:
+            return Unreachable(message)
         case 409 if status.get("reason") == "AlreadyExists":
             return AlreadyExists(message)
         case 409:

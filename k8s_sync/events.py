@@ -19,7 +19,9 @@ MAX_NAME = 253
 KNOWN_TO_THE_CLUSTER = frozenset({"Declared", "SpecChanged", "DeletionRequested"})
 """Kinds that the cluster needs no news of: they were done to the object itself."""
 
-_WARNINGS = frozenset({"InstanceLost", "InstanceAbandoned", "ProviderError"})
+_WARNINGS = frozenset(
+    {"InstanceLost", "InstanceAbandoned", "ProviderError", "ProbeTargetSuspect", "EgressShared", "AddressLeaked"}
+)
 _ACTIONS = {
     "InstanceCreated": "CreateInstance",
     "InstanceDeleted": "DeleteInstance",
@@ -27,6 +29,10 @@ _ACTIONS = {
     "SkipCleanupRequested": "SkipCleanup",
     "SkipCleanupWithdrawn": "SkipCleanup",
     "HealthChanged": "Probe",
+    "ProbeTargetSuspect": "Probe",
+    "ProbeTargetCleared": "Probe",
+    "EgressShared": "Probe",
+    "AddressLeaked": "Probe",
     "ReplacementRequested": "ReplaceInstance",
     "Cordoned": "Cordon",
     "Uncordoned": "Uncordon",

@@ -95,7 +95,7 @@ class Mirror:
             return False
 
     def _delete(self, uid: str, obj: Object, now: datetime) -> None:
-        row = Proxy.objects.filter(uid=uid).first()
+        row = Proxy.objects.filter(uid=uid, origin=Origin.CLUSTER).first()
         if row is not None:
             self._take_annotations(row, obj, now)
             operations.request_deletion(row.pk, actor=ACTOR, now=now, origin=Origin.CLUSTER)
@@ -113,10 +113,14 @@ class Mirror:
         try:
             if row is None:
                 self._declare(declared, now)
+            elif row.origin != Origin.CLUSTER:
+                raise _left(row)
             else:
                 self._take_annotations(row, obj, now)
                 self._update(row, declared, now)
                 _check_shown(row, obj)
+        except NameTaken as error:
+            self._refuse(obj, None, error, now)
         except InvalidSpec as error:
             self._refuse(obj, row, error, now)
         else:
@@ -226,6 +230,12 @@ class Mirror:
                 self._remarks.pop(uid, None)
 
 
+def _left(row: Proxy) -> NameTaken:
+    return NameTaken(
+        {"name": [f"the proxy {row} was taken over by `manage.py leave_cluster`: delete it there, or this object"]}
+    )
+
+
 def _check_shown(row: Proxy, obj: Object) -> None:
     """Have the row shown anew when its object does not show it, though it did: somebody else wrote the status, or it
     came from a backup. An object that is merely older than the row costs a look by the publisher, and no write to it.
@@ -238,6 +248,9 @@ def _check_shown(row: Proxy, obj: Object) -> None:
         )
 
 
-def heartbeat(now: datetime, *, namespace: str | None) -> None:
-    """The rows show all of the cluster's Proxy objects at this moment: the orphan GC relies on it."""
-    ClusterMirror.objects.update_or_create(defaults={"complete_at": now, "namespace": namespace or ""})
+def heartbeat(now: datetime, *, namespace: str | None, leader: str, complete: bool) -> None:
+    """``leader`` leads at this moment. When ``complete``, the rows show all of the cluster's Proxy objects: the orphan
+    GC relies on it.
+    """
+    shown: dict[str, Any] = {"complete_at": now, "namespace": namespace or ""} if complete else {}
+    ClusterMirror.objects.update_or_create(defaults={"leader": leader, "led_at": now, **shown})

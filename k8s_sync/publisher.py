@@ -144,7 +144,8 @@ class Publisher:
         }
         if not leaving:
             return
-        kept = {str(uid) for uid in Proxy.objects.filter(uid__in=leaving).values_list("uid", flat=True)}
+        rows = Proxy.objects.filter(origin=Origin.CLUSTER, uid__in=leaving)
+        kept = {str(uid) for uid in rows.values_list("uid", flat=True)}
         yield from (obj for uid, obj in leaving.items() if uid not in kept and uid not in self._rests_until)
 
     def _release(self, obj: Object) -> None:

@@ -12,6 +12,7 @@ from k8s_sync.client import SILENCE_SECONDS, ApiServer, Object, Watch
 from k8s_sync.errors import ClusterError, Gone
 from k8s_sync.kinds import Kind
 from k8s_sync.store import ObjectStore, uid_of, version_of
+from proxyfleet.observability import metrics
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +143,7 @@ class Reflector:
         if event == "BOOKMARK":
             self._position = str(max(int(self._position), version))
             return
+        metrics.sync_events.labels(self._kind.name).inc()
         key = self.store.key(obj)
         known = self.store.get(key)
         if version <= int(self._position):

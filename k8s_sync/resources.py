@@ -39,8 +39,22 @@ class Declaration:
         return bool(self.spec.get("mode", Mode.MANAGED) == Mode.MANAGED)
 
 
+_OF_A_ROW = (
+    "providerID",
+    "ip",
+    "port",
+    "egressIP",
+    "instanceHash",
+    "lastHealthCheckTime",
+    "leases",
+    "targetsCooling",
+)
+
+
 def refused_status(proxy: Mapping[str, Any], reason: str, message: str, now: datetime) -> dict[str, Any]:
-    """The status of an object that has no row, because its declaration was refused."""
+    """The status of an object that has no row, because its declaration was refused. None takes a field away: it is of
+    a row that the object once had.
+    """
     shown = proxy.get("status", {}).get("conditions", ())
     was_ready = next((condition for condition in shown if condition["type"] == "Ready"), None)
     generation = proxy["metadata"]["generation"]
@@ -52,4 +66,5 @@ def refused_status(proxy: Mapping[str, Any], reason: str, message: str, now: dat
         "observedGeneration": generation,
         "conditions": conditions,
         "message": message,
+        **dict.fromkeys(_OF_A_ROW),
     }

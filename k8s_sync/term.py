@@ -44,6 +44,7 @@ class Term:
     ) -> None:
         """``provider_types`` has the type of each configured entry."""
         self._api = api
+        self._identity = identity
         self._namespace = namespace
         self._clock = clock
         self._crew = Crew()
@@ -76,13 +77,14 @@ class Term:
     def problem(self) -> str:
         """What keeps the rows from showing the cluster, or will; empty when nothing does."""
         feeds = (*self._secrets, self._proxies)
-        found = {source.problem: None for source in (*feeds, self._healths) if source.problem}
+        problems = [*(feed.problem for feed in feeds), self._healths.problem]
+        found = dict.fromkeys(filter(None, problems))
         if not found and not all(feed.has_listed for feed in feeds):
             return "the first list is not complete yet"
         return "; ".join(found)
 
     def start(self) -> None:
-        """Raises AnotherCluster, and Unreachable when it may be tried again; nothing runs then."""
+        """Raises AnotherCluster, and Unreachable or django.db.Error when it may be tried again; nothing runs then."""
         try:
             confirm_cluster(self._api)
         finally:
@@ -140,6 +142,6 @@ class Term:
             self._proxies.deliveries.add(uid)
 
     def _beat(self) -> None:
-        if self._proxies.is_complete and all(feed.is_complete for feed in self._secrets):
-            self._api.check_write()
-            mirror.heartbeat(self._clock(), namespace=self._namespace)
+        complete = self._proxies.is_complete and all(feed.is_complete for feed in self._secrets)
+        self._api.check_write()
+        mirror.heartbeat(self._clock(), namespace=self._namespace, leader=self._identity, complete=complete)

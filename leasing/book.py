@@ -9,8 +9,10 @@ from django.db import connection
 from django.db.models import Count
 
 from leasing import endings
-from leasing.models import Cooldown, Lease
-from proxyfleet.fleet.ports import LeaseSummary
+from leasing.models import REFUSALS, Cooldown, EndedLease, Lease, Report, Result
+from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.ports import LeaseSummary, LeasingNews, RestingFor
+from proxyfleet.fleet.templatetags.ages import age
 
 _PUBLISH = """
 insert into leasing_proxyload as load (proxy_id, leasable, max_leases, active, ceiling, generation, version)
@@ -51,5 +53,42 @@ class DatabaseLeaseBook:
             for lease in leases
         ]
 
+    def cooldowns(self, proxy_id: int, now: datetime, *, limit: int) -> Sequence[RestingFor]:
+        resting = Cooldown.objects.filter(proxy_id=proxy_id, until__gt=now).order_by("-until", "-id")[:limit]
+        return [RestingFor(cooldown.target, cooldown.until) for cooldown in resting]
+
+    def lease_news(self, proxy: Proxy, *, since: datetime, before: datetime, limit: int) -> Sequence[LeasingNews]:
+        out = Lease.objects.filter(proxy_id=proxy.pk, created_at__gte=since, created_at__lt=before)
+        ended = EndedLease.objects.filter(proxy_uid=proxy.uid, ended_at__gte=since, ended_at__lt=before)
+        news = [
+            LeasingNews(lease.created_at, "Leased", _lessee(lease)) for lease in out.order_by("-created_at")[:limit]
+        ]
+        news += [
+            LeasingNews(
+                lease.ended_at,
+                "Lease ended",
+                f"{_lessee(lease)}, {lease.get_cause_display()} after {age(lease.created_at, lease.ended_at)}",
+            )
+            for lease in ended.order_by("-ended_at")[:limit]
+        ]
+        return sorted(news, key=lambda one: one.at, reverse=True)[:limit]
+
+    def report_news(self, proxy: Proxy, *, since: datetime, before: datetime, limit: int) -> Sequence[LeasingNews]:
+        reports = Report.objects.filter(proxy_uid=proxy.uid, at__gte=since, at__lt=before).order_by("-at")[:limit]
+        return [
+            LeasingNews(
+                report.at,
+                f"Reported {report.get_result_display().lower()}",
+                report.target + (", which it rests for" if report.result in REFUSALS else ""),
+                is_bad=report.result != Result.OK,
+            )
+            for report in reports
+        ]
+
     def end_all(self, proxy_id: int, *, cause: str, now: datetime) -> int:
         return endings.end_of_proxy(proxy_id, cause=cause, now=now)
+
+
+def _lessee(lease: Lease | EndedLease) -> str:
+    who = lease.client or lease.owner or "anonymous"
+    return f"{who} for {lease.target}" if lease.target else who

@@ -17,3 +17,8 @@ def uuid7(now: datetime) -> uuid.UUID:
     return uuid.UUID(
         int=milliseconds << _TIMESTAMP_SHIFT | _VERSION | secrets.randbits(12) << 64 | _VARIANT | secrets.randbits(62)
     )
+
+
+def first_uuid7(moment: datetime) -> uuid.UUID:
+    """No version 7 UUID of ``moment`` or later sorts before it."""
+    return uuid.UUID(int=int(moment.timestamp() * 1000) << _TIMESTAMP_SHIFT)

@@ -38,6 +38,10 @@ class Result(models.TextChoices):
     ERROR = "error"
 
 
+REFUSALS = frozenset({Result.RATE_LIMITED, Result.BLOCKED})
+"""The target turned the proxy away: the proxy rests, for this target only."""
+
+
 class ProxyLoad(models.Model):
     """How many leases a proxy has, in a narrow row of its own.
 
@@ -159,6 +163,7 @@ class Report(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["at", "target"], include=["result"], name="report_recent"),
             models.Index(fields=["proxy_uid", "-at"], name="report_of_proxy"),
+            models.Index(fields=["target", "id"], name="report_of_target"),
         ]
 
     def __str__(self) -> str:

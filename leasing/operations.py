@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -10,16 +10,15 @@ from uuid import UUID
 from django.db import IntegrityError, connection, transaction
 
 from leasing import endings, queries
-from leasing.allocation import Granted, Wish, grant
+from leasing.allocation import Contended, Granted, Wish, grant
 from leasing.errors import IdempotencyKeyReused, InvalidRequest, LeaseEnded, LeaseNotFound, NoProxyAvailable
 from leasing.ids import uuid7
-from leasing.models import Cooldown, EndCause, IdempotencyKey, Lease, Report, Result
+from leasing.models import REFUSALS, Cooldown, EndCause, IdempotencyKey, Lease, Report, Result
 from proxyfleet.conf import settings
 from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.ports import ports
+from proxyfleet.observability import metrics
 
-REFUSALS = frozenset({Result.RATE_LIMITED, Result.BLOCKED})
-"""The target turned the proxy away: the proxy rests, for this target only."""
 FAILURES = frozenset({Result.TIMEOUT, Result.ERROR})
 """The proxy itself may be broken: it is probed."""
 
@@ -41,6 +40,27 @@ def acquire(
     A time to live beyond the setting's is cut down to it. A repeated ``request_key`` gets the leases of the first.
     Raises NoProxyAvailable, Contended, IdempotencyKeyReused, and LeaseEnded when those of the first are over.
     """
+    try:
+        leases = _acquire(wish, count, ttl_seconds, now, request_key)
+    except Exception as error:
+        metrics.lease_requests.labels(_REFUSALS.get(type(error), "error")).inc()
+        raise
+    metrics.lease_requests.labels("granted").inc()
+    return leases
+
+
+_REFUSALS: Mapping[type[Exception], str] = {
+    NoProxyAvailable: "no_proxy_available",
+    Contended: "contended",
+    IdempotencyKeyReused: "idempotency_key_reused",
+    LeaseEnded: "lease_ended",
+}
+"""As the API calls them."""
+
+
+def _acquire(
+    wish: Wish, count: int, ttl_seconds: int | None, now: datetime, request_key: RequestKey | None
+) -> Sequence[Lease | Granted]:
     ids = [uuid7(now) for _ in range(count)]
     if request_key is not None:
         ids, is_known = _ids_of(request_key, wish.owner, ids, now)
@@ -110,6 +130,7 @@ def report(
         )
         if result in FAILURES:
             ports.prober.probe_soon([proxy.pk])
+    metrics.reports.labels(result).inc()
     return until
 
 

@@ -6,13 +6,21 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from celery import Celery
 from celery.schedules import schedule
-from celery.signals import beat_init, setup_logging, worker_process_init
+from celery.signals import (
+    beat_init,
+    before_task_publish,
+    setup_logging,
+    worker_init,
+    worker_process_init,
+    worker_process_shutdown,
+)
 from kombu import Queue
 
 from providers.base import BehaviourProfile
@@ -21,7 +29,8 @@ from providers.profiles import profile_of
 from proxyfleet.alive import Alive
 from proxyfleet.conf import Settings, settings
 from proxyfleet.fleet.limits import TimeLimits, check_limits, task_limits
-from proxyfleet.fleet.queues import CHECK_QUEUE, DEFAULT_QUEUE, queue_of
+from proxyfleet.fleet.queues import CHECK_QUEUE, DEFAULT_QUEUE, SENT_AT, queue_of
+from proxyfleet.observability import listener, tracing
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proxyfleet.settings")
 
@@ -32,6 +41,8 @@ MESSAGE_EXPIRES = 10
 """Seconds after which a message of the schedule is stale; longer than a busy queue, or nothing would ever run."""
 PRUNE_SECONDS = 300
 """A turn deletes a million rows or so, and a busy fleet ends more than a million leases in an hour."""
+ROLLUP_SECONDS = 30
+"""Twice in each minute that is rolled up: with once, one that the schedule is late for would be missed."""
 
 
 class Every(schedule):
@@ -51,8 +62,12 @@ def beat_schedule(profiles: Mapping[str, BehaviourProfile], conf: Settings) -> d
         "expire leases": _every(1, "leasing.expire_leases", queue=DEFAULT_QUEUE),
         "prune history": _every(PRUNE_SECONDS, "leasing.prune", queue=DEFAULT_QUEUE),
         "prune events": _every(PRUNE_SECONDS, "fleet.prune_events", queue=DEFAULT_QUEUE),
+        "roll up": _every(ROLLUP_SECONDS, "dashboard.roll_up", queue=DEFAULT_QUEUE),
         "forget removed providers": _every(
             conf.provider_check_interval, "health.forget_removed_providers", queue=DEFAULT_QUEUE
+        ),
+        "forget unused probe targets": _every(
+            conf.provider_check_interval, "health.forget_unused_targets", queue=DEFAULT_QUEUE
         ),
     }
     for entry, profile in {**profiles, EXTERNAL: profile_of(EXTERNAL)}.items():
@@ -126,13 +141,43 @@ def _make_app(conf: Settings) -> Celery:
         beat_max_loop_interval=1,
     )
     app.steps["consumer"].add(Alive)
-    app.autodiscover_tasks(["proxyfleet.fleet", "health", "leasing"])
+    app.autodiscover_tasks(["proxyfleet.fleet", "health", "leasing", "proxyfleet.dashboard"])
     return app
 
 
 @setup_logging.connect
 def _keep_django_logging(**_: object) -> None:
     """Django has configured logging already; Celery would replace it."""
+
+
+@worker_init.connect
+@beat_init.connect
+def _open_metrics(**_: object) -> None:
+    """A worker's own process counts nothing, but answers for its children, of which one may have been killed."""
+    listener.start_counting()
+    listener.start_answering()
+
+
+@beat_init.connect
+def _trace_messages(**_: object) -> None:
+    tracing.start("beat")
+
+
+@worker_process_init.connect
+def _trace_tasks(**_: object) -> None:
+    """In each child: the thread that sends spans would not outlive a fork."""
+    tracing.start("worker")
+
+
+@worker_process_shutdown.connect
+def _send_last_spans(**_: object) -> None:
+    tracing.stop()
+
+
+@before_task_publish.connect
+def _say_when(headers: dict[str, Any], **_: object) -> None:
+    """So that whoever looks at a queue sees how long its first message has waited: brokers don't tell."""
+    headers[SENT_AT] = time.time()
 
 
 @beat_init.connect

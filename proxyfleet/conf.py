@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AnyHttpUrl, Field, FilePath, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AnyHttpUrl,
+    Field,
+    FilePath,
+    IPvAnyNetwork,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from providers.config import ProvidersConfigError, load_providers_config
@@ -53,6 +62,12 @@ class Settings(BaseSettings):
     https: bool = Field(
         default=True,
         description="The admin is reached by HTTPS only: secure cookies, HSTS and a redirect. Off on a laptop.",
+    )
+    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
+        default=(),
+        description="Networks of your own proxies before the web processes, comma-separated: X-Forwarded-For is "
+        "believed of these alone. None: it is not read, and the throttle of sign-in takes all who come through a proxy "
+        "for one.",
     )
     fleet_id: str = Field(
         default="proxyfleet",
@@ -124,7 +139,11 @@ class Settings(BaseSettings):
     )
     probe_interval: Interval = Field(default=1, description="How often beat asks which proxies are due for a probe.")
     health_workers: int = Field(
-        default=256, ge=1, le=65_536, description="Probes of one provider that run at the same time."
+        default=256,
+        ge=1,
+        le=65_536,
+        description="Probes of one provider that are begun or answered at the same time; sixteen times as many wait "
+        "for proxies that are silent, if the limit on open files allows.",
     )
     provider_check_interval: Interval = Field(
         default=60, description="How often the backend of each provider entry is checked."
@@ -147,6 +166,31 @@ class Settings(BaseSettings):
         description="Requests a second that a token may make of each web process, where it has no limit of its own; "
         "empty: as many as it likes.",
     )
+    flower_url: AnyHttpUrl | None = Field(
+        default=None, description="Where people reach Flower, which the dashboard then links to."
+    )
+    log_format: Annotated[str, Field(pattern=r"^(json|text)$")] = Field(
+        default="json", description="json: one object a line; text: for a person. `make run` on a terminal writes text."
+    )
+    log_level: Annotated[str, Field(pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")] = Field(
+        default="INFO", description="DEBUG, INFO, WARNING or ERROR: what is less grave is not logged."
+    )
+    metrics_addr: str | None = Field(
+        default=None,
+        description="Where a worker or beat answers /metrics: [host]:port; none: nowhere. The web process and the "
+        "bridge answer at the addresses that they have.",
+    )
+    metrics_dir: Path | None = Field(
+        default=None,
+        description="Where processes count what they do; those that share it are one target for Prometheus. None: a "
+        "folder of the machine's (or container's) temporary files. Must be local, and is emptied at a start of all.",
+    )
+    metrics_token: SecretStr | None = Field(
+        default=None, description="What Prometheus must send as a bearer token to see /metrics; none: anyone may look."
+    )
+    trace_health_probes: bool = Field(
+        default=False, description="Where traces are sent, also trace every probe: many, and seldom of interest."
+    )
     event_retention_days: int = Field(
         default=30, ge=1, le=36_600, description="Events and ended leases older than this are deleted."
     )
@@ -166,7 +210,7 @@ class Settings(BaseSettings):
     def _broker(cls, value: SecretStr) -> SecretStr:
         return _url_of(value, _BROKERS)
 
-    @field_validator("allowed_hosts", mode="before")
+    @field_validator("allowed_hosts", "trusted_proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -204,7 +248,7 @@ class Settings(BaseSettings):
                 raise ValueError("is not a readable PEM file of certificates") from None
         return value
 
-    @field_validator("discovery_token")
+    @field_validator("discovery_token", "metrics_token")
     @classmethod
     def _sendable(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not _BEARER.fullmatch(value.get_secret_value()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -38,6 +39,8 @@ INSTALLED_APPS = [
     "health",
     "leasing",
     "k8s_sync",
+    "proxyfleet.dashboard",
+    "proxyfleet.signin",
 ]
 
 MIDDLEWARE = [
@@ -89,6 +92,8 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 LOGIN_URL = "admin:login"
+# Where the form at /admin/login/ leads: of itself it says nothing.
+LOGIN_REDIRECT_URL = "admin:index"
 
 SECURE_SSL_REDIRECT = SETTINGS.https
 SECURE_HSTS_SECONDS = 31_536_000 if SETTINGS.https else 0
@@ -96,15 +101,14 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = SETTINGS.https
 SECURE_HSTS_PRELOAD = SETTINGS.https
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SETTINGS.https else None
 # Health checks, metrics and crawlers inside the cluster talk plain HTTP to the pod itself.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$", r"^v1/"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^v1/"]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SETTINGS.https
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 
 LANGUAGE_CODE = "en-us"
-# With translations on, the language's own format would win.
 USE_I18N = False
-DATETIME_FORMAT = "Y-m-d H:i:s T"
+FORMAT_MODULE_PATH = ["proxyfleet.formats"]
 TIME_ZONE = "UTC"
 USE_TZ = True
 
@@ -142,22 +146,30 @@ UNFOLD = {
         {"rel": "icon", "type": "image/svg+xml", "href": lambda _request: static("fleet/favicon.svg")},
     ],
     "STYLES": [lambda _request: static("fleet/admin.css")],
+    "SCRIPTS": [lambda _request: static("fleet/admin.js")],
     "SIDEBAR": {"navigation": "proxyfleet.navigation.sidebar"},
+    "LOGIN": {"form": "proxyfleet.signin.forms.ThrottledForm"},
+    "DASHBOARD_CALLBACK": "proxyfleet.dashboard.views.index",
 }
 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "formatters": {"ours": {"()": "proxyfleet.logs.formatter", "kind": SETTINGS.log_format}},
     "filters": {"broker outage": {"()": "proxyfleet.logs.BrokerOutage"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
-    "root": {"handlers": ["console"], "level": "INFO"},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "ours"}},
+    "root": {"handlers": ["console"], "level": SETTINGS.log_level},
     # A line for each message of the schedule would bury all others.
     "loggers": {
         "celery.app.trace": {"level": "WARNING"},
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING", "filters": ["broker outage"]},
+        # The web server's own, whose levels are its options; its first process writes a few lines of its own style.
+        "_granian": {"handlers": ["console"], "propagate": False},
+        "granian.access": {"handlers": ["console"], "propagate": False},
         # A refusal is an answer, and not the product's trouble.
         "django.request": {"level": "ERROR"},
     },
 }
+# What Python warns of is a line like any other.
+logging.captureWarnings(capture=True)

@@ -115,7 +115,7 @@ CASES: Sequence[tuple[str, bytes, int]] = [
     ("a selector of NUL", get("/v1/proxies?selector=%00"), 400),
     ("a cursor of bytes", get("/v1/proxies?cursor=%00%ff"), 400),
     ("a URL without end", get("/v1/proxies?selector=" + "a" * 70_000), 414),
-    ("a header without end", get("/v1/proxies", "X: " + "a" * 5_000_000), 0),
+    ("a header without end", get("/v1/proxies", "X: " + "a" * 300_000), 0),
     ("headers without end", get("/v1/proxies", *(f"X-{number}: 1" for number in range(500))), 431),
     ("two tokens", get("/v1/proxies", AUTHORIZED), 401),
     ("an odd Accept", get("/v1/proxies", "Accept: ;;;,q="), 406),

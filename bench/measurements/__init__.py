@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from bench.measurements import batch, growth, listing, none, pair, tables
+from bench.measurements import batch, growth, listing, none, pair, probe, tables
 from bench.results import Result
 from bench.scale import Scale
 from bench.stage import Stage
@@ -20,6 +20,7 @@ MEASUREMENTS: Mapping[str, Measurement] = MappingProxyType(
         "none": none.measure,
         "batch": batch.measure,
         "list": listing.measure,
+        "probe": probe.measure,
         "tables": tables.measure,
     }
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -33,21 +34,21 @@ def add_proxies(count: int = 1, **columns: Any) -> list[Proxy]:
 
 
 @contextlib.contextmanager
-def peer(script: Script) -> Iterator[int]:
-    """A proxy that behaves as ``script``, beside the test; gives its port."""
+def peer(script: Script, *, tls: ssl.SSLContext | None = None, port: int = 0) -> Iterator[int]:
+    """A proxy or a target that behaves as ``script``, beside the test; gives its port."""
     started: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def run() -> None:
         ending = asyncio.Event()
-        async with serving(script) as server:
+        async with serving(script, tls=tls, port=port) as server:
             started.set_result((server.port, asyncio.get_running_loop(), ending))
             await ending.wait()
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
-    port, loop, ending = started.result(timeout=10)
+    listening, loop, ending = started.result(timeout=30)
     try:
-        yield port
+        yield listening
     finally:
         loop.call_soon_threadsafe(ending.set)
         thread.join()

@@ -77,7 +77,7 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def serving(
-    script: Script, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    script: Script, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[Server]:
     """Run ``script`` on every connection. Its end closes the connection; the context's end cancels what still runs."""
     heads: list[bytes] = []
@@ -93,7 +93,7 @@ async def serving(
         connections[task] = writer
         task.add_done_callback(connections.pop)
 
-    server = await asyncio.start_server(accept, host, 0, ssl=tls, backlog=512)
+    server = await asyncio.start_server(accept, host, port, ssl=tls, backlog=512)
     try:
         yield Server(server.sockets[0].getsockname()[1], heads, connections)
     finally:

@@ -7,9 +7,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from health.folding import Measured, fold
-from health.results import Outcome, ProbeResult, Stage
+from health.folding import fold
+from health.results import Measured, Outcome, ProbeResult, Stage
 from health.tests.fleet import add_proxies
+from proxyfleet.fleet.egress import leaking_address, sharing_egress
 from proxyfleet.fleet.models import Proxy, ProxyEvent
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +44,7 @@ def test_a_fleet_that_stays_as_it_is_is_read_once_and_never_written() -> None:
             ],
             NOW,
         )
-    assert [query["sql"].split()[0] for query in queries] == ["SELECT"]
+    assert [query["sql"].split()[0] for query in queries] == ["SELECT", "SELECT"], "the proxies, and what is suspected"
     assert versions() == before
 
 
@@ -136,3 +137,25 @@ def test_a_proxy_that_is_gone_is_nobodys_result() -> None:
     Proxy.objects.all().delete()
     fold([gone], NOW)
     assert not ProxyEvent.objects.exists()
+
+
+def test_proxies_that_share_an_address_or_leak_ours_are_told_of_once() -> None:
+    one, other, third = add_proxies(3, **HEALTHY)
+    fold([result(one, egress_ip="203.0.113.9", leaking_headers=())], NOW)
+    assert not ProxyEvent.objects.exists()
+    for _ in range(2):
+        fold([result(other, egress_ip="203.0.113.9"), result(third, leaking_headers=("Via", "X-Real-IP"))], NOW)
+    found = list(ProxyEvent.objects.order_by("kind").values_list("kind", "proxy_id", "message"))
+    assert found == [
+        ("AddressLeaked", third.pk, "The proxy tells targets whom it works for, in: Via, X-Real-IP"),
+        ("EgressShared", other.pk, f"Targets see it as 203.0.113.9, like {one}."),
+    ]
+    assert set(sharing_egress()) == {one, other}
+    assert set(leaking_address()) == {third}
+    fold([result(third)], NOW)
+    assert set(leaking_address()) == {third}, "an answer that does not tell headers says nothing of them"
+    fold([result(third, leaking_headers=())], NOW)
+    assert not leaking_address().exists()
+    # A new instance may be elsewhere.
+    Proxy.objects.filter(pk=one.pk).update(instance_serial=2)
+    assert not sharing_egress().exists()

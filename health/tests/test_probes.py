@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from health.probes import probe, probe_all, tls_context
+from health.probes import probe, tls_context
 from health.results import Outcome, ProbeRequest, ProbeResult, ProxyCredentials, Stage
+from health.running import Probes
 from health.tests.conftest import Certificates
 from health.tests.peers import (
     CONSENT,
@@ -368,37 +369,6 @@ def test_accept_queue_that_is_full(certificates: Certificates) -> None:
     assert (result.outcome, result.stage) == (Outcome.TIMEOUT, Stage.CONNECT)
 
 
-def test_one_blackhole_costs_its_own_timeout(certificates: Certificates) -> None:
-    async def run() -> tuple[list[ProbeResult[int]], float]:
-        async with serving(answer(WHOAMI)) as good, serving(stay_silent) as blackhole:
-            url = "http://target.example/"
-            requests = [_request(good.port, url=url, key=key) for key in range(99)]
-            requests.insert(3, _request(blackhole.port, url=url, timeout=1.0, key=-1))
-            began = time.perf_counter()
-            results: list[ProbeResult[int]] = []
-            await probe_all(requests, tls=certificates.prober, deliver=results.append, concurrency=4)
-            return results, time.perf_counter() - began
-
-    results, seconds = asyncio.run(run())
-    assert sorted(result.key for result in results if result.is_ok) == list(range(99))
-    assert results[-1].key == -1
-    assert 1.0 <= seconds < 1.0 + SLACK
-
-
-def test_what_can_not_start_in_time_is_left_out(certificates: Certificates) -> None:
-    async def run() -> list[ProbeResult[int]]:
-        async with serving(stay_silent) as blackhole:
-            url = "http://target.example/"
-            requests = [_request(blackhole.port, url=url, timeout=SHORT, key=key) for key in range(9)]
-            results: list[ProbeResult[int]] = []
-            await probe_all(
-                requests, tls=certificates.prober, deliver=results.append, concurrency=2, start_within_seconds=SHORT / 2
-            )
-            return results
-
-    assert sorted(result.key for result in asyncio.run(run())) == [0, 1]
-
-
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(LONG):
         while not condition():
@@ -430,17 +400,24 @@ def test_nothing_is_left_behind(certificates: Certificates) -> None:
             before = _open_sockets()
 
             results: list[ProbeResult[int]] = []
-            await probe_all(requests, tls=certificates.prober, deliver=results.append, concurrency=50)
-            assert len(results) == len(requests)
-            assert all(result.outcome is faults[result.key][0].outcome for result in results)
+            places = asyncio.Semaphore(50)
 
-            cut_off = asyncio.create_task(
-                probe_all(requests, tls=certificates.prober, deliver=results.append, concurrency=100)
-            )
-            await _until(lambda: any(proxy.connections for proxy in running))
-            cut_off.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await cut_off
+            async def probe_in_turn(request: ProbeRequest[int]) -> None:
+                async with places:
+                    results.append(await probe(request, certificates.prober))
+
+            await asyncio.gather(*map(probe_in_turn, requests))
+            assert len(results) == len(requests)
+            differing = [
+                (result, faults[result.key])
+                for result in results
+                if result.outcome is not faults[result.key][0].outcome
+            ]
+            assert not differing
+
+            with Probes[int](certificates.prober, active=100, open_at_most=100) as cut_off:
+                cut_off.start(requests)
+                await _until(lambda: any(proxy.connections for proxy in running))
 
             await _until(lambda: not any(proxy.connections for proxy in running))
             assert asyncio.all_tasks() == {asyncio.current_task()}

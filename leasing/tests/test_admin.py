@@ -11,8 +11,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from leasing import access
-from leasing.models import ApiToken, Cooldown, EndCause, EndedLease, Lease
+from leasing import access, blocking
+from leasing.ids import uuid7
+from leasing.models import ApiToken, Cooldown, EndCause, EndedLease, Lease, Report
 from leasing.tests.api import Api
 from leasing.tests.fleet import make_proxy
 from leasing.tokens import Scope
@@ -159,3 +160,59 @@ def test_the_list_of_tokens_says_that_the_api_is_open(manager: Client) -> None:
     assert "The API is open" in manager.get(listing("apitoken")).content.decode()
     access.create_token("crawler", [Scope.READ], created_by="ann", now=timezone.now())
     assert "The API is open" not in manager.get(listing("apitoken")).content.decode()
+
+
+def test_targets_in_order_of_trouble(viewer: Client, api: Api) -> None:
+    now = timezone.now()
+    proxies = [make_proxy(f"p-{number}") for number in range(3)]
+    for proxy, target in ((0, "worst.example"), (1, "worst.example"), (0, "bad.example")):
+        Cooldown.objects.create(proxy=proxies[proxy], target=target, until=now + timedelta(minutes=5))
+    Cooldown.objects.create(proxy=proxies[2], target="over.example", until=now - timedelta(seconds=1))
+    for target, result, ago in (
+        ("worst.example", "blocked", 5),
+        ("worst.example", "ok", 5),
+        ("fine.example", "ok", 5),
+        ("old.example", "ok", 61),
+        ("", "ok", 5),
+    ):
+        Report.objects.create(
+            lease_id=uuid7(now),
+            proxy_uid=proxies[0].uid,
+            namespace="default",
+            name="p-0",
+            target=target,
+            result=result,
+            at=now - timedelta(minutes=ago),
+        )
+    found = blocking.trouble(now, limit=10)
+    assert [(one.target, one.cooling, one.reports, one.succeeded, one.refused) for one in found] == [
+        ("worst.example", 2, 2, 1, 1),
+        ("bad.example", 1, 0, 0, 0),
+        ("fine.example", 0, 1, 1, 0),
+    ]
+    assert [one.success_rate for one in found] == [0.5, None, 1.0]
+    assert blocking.trouble(now, after=found[0], limit=10) == found[1:]
+    assert [one.target for one in blocking.trouble(now, part="a", limit=10)] == [one.target for one in found]
+    assert [one.target for one in blocking.trouble(now, part="wor", limit=10)] == ["worst.example"]
+    assert blocking.trouble(now, part="%", limit=10) == []
+    shown = viewer.get(reverse("admin:leasing_target_page", args=["worst.example"])).content.decode()
+    for words in ("50%", "p-0", "p-1", "Blocked"):
+        assert words in shown
+    assert "p-2" not in shown
+
+
+def test_targets_are_paged(viewer: Client, api: Api) -> None:
+    proxy = make_proxy("a")
+    until = timezone.now() + timedelta(minutes=5)
+    Cooldown.objects.bulk_create(Cooldown(proxy=proxy, target=f"t-{n:03}.example", until=until) for n in range(120))
+    url, seen = reverse("admin:leasing_target_list"), []
+    place = url
+    while place:
+        context = viewer.get(place).context
+        seen += [re.sub("<[^>]*>", "", str(row[0])) for row in context["table"]["rows"]]
+        place = context["more_url"] and url + context["more_url"]
+    assert seen == [f"t-{n:03}.example" for n in range(120)]
+
+
+def test_a_question_names_who_holds_the_lease(operator: Client, lease: Lease) -> None:
+    assert "x on default/a for example.com" in do(operator, "lease", "release", lease.pk).content.decode()

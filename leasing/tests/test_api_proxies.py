@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from django.core.management import call_command
 from django.utils import timezone
 
 from leasing.models import Cooldown
@@ -163,8 +164,12 @@ def test_a_proxy_of_the_cluster_is_changed_in_the_cluster_alone(api: Api, connec
     assert Proxy.objects.filter(generation=4, deletion_requested_at=None).exists()
 
 
-def test_without_a_bridge_what_the_cluster_left_is_changed_here(api: Api) -> None:
+def test_without_a_bridge_what_the_cluster_left_says_how_it_can_be_changed(api: Api) -> None:
     make_proxy("cr", origin=Origin.CLUSTER)
+    for answer in (api.call("PUT", "/v1/proxies/default/cr", EXTERNAL), api.delete("/v1/proxies/default/cr")):
+        assert (answer.status, answer.code) == (409, "not_allowed")
+        assert "manage.py leave_cluster" in answer.body["detail"]
+    call_command("leave_cluster")
     assert api.delete("/v1/proxies/default/cr").status == 202
 
 

@@ -29,7 +29,8 @@ from generate_series(0, %(count)s - 1) number
 
 def make_history(count: int, *, at: datetime = OLD, apart: timedelta = timedelta(seconds=1)) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(_HISTORY, {"at": at, "apart": apart, "count": count})
+        params: dict[str, Any] = {"at": at, "apart": apart, "count": count}
+        cursor.execute(_HISTORY, params)
 
 
 def always() -> bool:
@@ -64,10 +65,14 @@ def test_what_there_is_no_time_for_is_left_for_the_next_turn(monkeypatch: pytest
 def test_each_step_is_a_transaction_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "BATCH", 10)
     make_history(25)
-    left = []
+    left: list[int] = []
+
+    def count() -> None:
+        left.append(EndedLease.objects.count())
+        connection.close()
 
     def look() -> bool:
-        elsewhere = threading.Thread(target=lambda: (left.append(EndedLease.objects.count()), connection.close()))
+        elsewhere = threading.Thread(target=count)
         elsewhere.start()
         elsewhere.join()
         return True

@@ -21,6 +21,7 @@ import urllib3
 from providers.errors import AuthenticationFailed, ProviderError, Unavailable
 from providers.kubernetes.access import Access, open_access
 from providers.kubernetes.answers import error_of
+from providers.tracing import backend_call
 
 Object = dict[str, Any]
 """An object of the cluster, as JSON has it."""
@@ -99,7 +100,7 @@ class PodApi:
             raise Unavailable("the API server took too long")
         client = self._current().client
         headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "proxyfleet"}
-        with _translated():
+        with backend_call(f"kubernetes {method}", path=path), _translated():
             # Asks the account's or the kubeconfig's token anew: both rotate.
             client.update_params_for_auth(headers, [], ["BearerToken"])
             response = client.rest_client.pool_manager.request(

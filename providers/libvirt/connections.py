@@ -22,6 +22,7 @@ from providers.errors import ProviderError, Unavailable
 from providers.libvirt.errors import Code, Timeout, Unreachable, translate
 from providers.libvirt.ssh import Target
 from providers.libvirt.tunnel import Bridge, Tunnel
+from providers.tracing import backend_call
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,8 @@ class Session:
         started = time.monotonic()
         outcome = "ok"
         try:
-            return call(*arguments)
+            with backend_call(f"libvirt {_name(call)}", host=self.host.name):
+                return call(*arguments)
         except libvirt.libvirtError as error:
             outcome = f"libvirt error {error.get_error_code()}"
             raise

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
@@ -258,7 +259,9 @@ class LibvirtProvider:
     def _of_each_host(self, ask: Callable[[LibvirtHost], T]) -> tuple[T, ...]:
         """Of all hosts at once: one that does not answer takes no other's time."""
         with ThreadPoolExecutor(len(self._block.hosts), thread_name_prefix="libvirt-host") as pool:
-            return tuple(pool.map(ask, self._block.hosts))
+            # Each in a context of its own, which is ours: its calls belong to our trace.
+            asked = [pool.submit(copy_context().run, ask, host) for host in self._block.hosts]
+            return tuple(answer.result() for answer in asked)
 
 
 class KvmProvider(LibvirtProvider):

@@ -5,12 +5,15 @@ from functools import cache
 from providers.config import EXTERNAL, load_providers_config
 from providers.registry import Providers
 from proxyfleet.conf import settings
+from proxyfleet.fleet.observed import ObservedProviders
 
 
 @cache
 def providers() -> Providers:
     conf = settings()
-    return Providers(load_providers_config(conf.providers_config), fleet_id=conf.fleet_id, state_dir=conf.state_dir)
+    return ObservedProviders(
+        load_providers_config(conf.providers_config), fleet_id=conf.fleet_id, state_dir=conf.state_dir
+    )
 
 
 def lane_of(entry: str, configured: frozenset[str]) -> str:

@@ -32,6 +32,10 @@ def _choices(values: type[StrEnum]) -> list[tuple[str, str]]:
     return [(value.value, value.value) for value in values]
 
 
+ATTENTION_PHASES = (Phase.FAILED, Phase.UNHEALTHY, Phase.TERMINATING, Phase.PENDING, Phase.PROVISIONING)
+"""Phases in which few proxies are, and none should stay: what needs a person is looked for there alone."""
+
+
 class Proxy(models.Model):
     """A proxy that an operator declared."""
 
@@ -121,6 +125,8 @@ class Proxy(models.Model):
     health_message = models.TextField(blank=True, editable=False)
     health_changed_at = models.DateTimeField(null=True, editable=False)
     egress_ip = models.GenericIPAddressField(null=True, editable=False)
+    # Names of headers in which the proxy told the target whom it works for, where the probe URL shows them.
+    leaking_headers = models.CharField(max_length=128, blank=True, editable=False)
 
     # Status: written by the bridge to the cluster.
     # The revision that the custom resource shows.
@@ -170,7 +176,13 @@ class Proxy(models.Model):
                 name="proxy_unpublished",
             ),
             models.Index(fields=["provider", "phase"], name="proxy_provider_phase"),
+            models.Index(
+                fields=["phase_changed_at"],
+                condition=models.Q(phase__in=[phase.value for phase in ATTENTION_PHASES]),
+                name="proxy_attention",
+            ),
             models.Index(fields=["namespace", "name", "id"], name="proxy_order"),
+            models.Index(fields=["egress_ip"], condition=models.Q(egress_ip__isnull=False), name="proxy_egress"),
             GinIndex(fields=["attributes"], opclasses=["jsonb_path_ops"], name="proxy_attributes"),
         ]
 
@@ -217,6 +229,10 @@ class EventKind(models.TextChoices):
     SKIP_CLEANUP_WITHDRAWN = "SkipCleanupWithdrawn"
     RELEASED = "Released"
     ORPHAN_DELETED = "OrphanDeleted"
+    PROBE_TARGET_SUSPECT = "ProbeTargetSuspect"
+    PROBE_TARGET_CLEARED = "ProbeTargetCleared"
+    EGRESS_SHARED = "EgressShared"
+    ADDRESS_LEAKED = "AddressLeaked"
 
 
 class ProxyEvent(models.Model):
@@ -241,6 +257,9 @@ class ProxyEvent(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["proxy_uid", "-id"], name="event_of_proxy"),
             models.Index(fields=["at"], name="event_age"),
+            # For the admin's list: its filter, and its search for any part of a name.
+            models.Index(fields=["kind", "id"], name="event_of_kind"),
+            GinIndex(fields=["name"], opclasses=["gin_trgm_ops"], name="event_name_part"),
         ]
 
     def __str__(self) -> str:
@@ -253,10 +272,12 @@ class ProviderState(models.Model):
     entry = models.CharField(max_length=63, primary_key=True)
 
     # Written by health.
-    # Probes due up to here have been taken up.
+    # Every slot up to here has been served.
     probed_until = models.DateTimeField(null=True)
     probe_claim_token = models.UUIDField(null=True)
     probe_claim_expires_at = models.DateTimeField(null=True)
+    # Probes that still ran when a turn was over: proxy, instance serial, and when they end at the latest, in ms.
+    probes_left_running = models.JSONField(default=list)
 
     # Written by the orphan GC.
     orphans_swept_at = models.DateTimeField(null=True)
@@ -279,6 +300,42 @@ class ProviderState(models.Model):
 
     def __str__(self) -> str:
         return self.entry
+
+
+class PromptProbe(models.Model):
+    """Somebody wants this proxy probed before its slot. Written by health."""
+
+    proxy = models.OneToOneField(Proxy, on_delete=models.CASCADE, primary_key=True)
+    # The turn that probes it now; none: it waits for one.
+    turn = models.UUIDField(null=True)
+
+    def __str__(self) -> str:
+        return f"prompt probe of {self.proxy_id}"
+
+
+class ProbeTarget(models.Model):
+    """What health suspects of a probe URL's host: there is a row only while it suspects something."""
+
+    # Host and port.
+    host = models.CharField(max_length=300, primary_key=True)
+    # The breaker is open since then: failures beyond the proxy count against none. None: still being weighed.
+    suspect_since = models.DateTimeField(null=True)
+    # When the breaker opened: where the probes failed, how many proxies' did, of how many, and what one of them said.
+    stage = models.CharField(max_length=16, blank=True)
+    failed = models.PositiveIntegerField(default=0)
+    heard = models.PositiveIntegerField(default=0)
+    message = models.TextField(blank=True)
+    # The proxies whose failures opened it.
+    witnesses = models.JSONField(default=list)
+    # What was heard of each proxy of late, as `health.suspicion` keeps it.
+    evidence = models.JSONField(default=list)
+
+    class Meta:
+        verbose_name = "probe target"
+        ordering: ClassVar = ["host"]
+
+    def __str__(self) -> str:
+        return self.host
 
 
 class SecretUse(models.TextChoices):
@@ -316,6 +373,9 @@ class ClusterMirror(models.Model):
     namespace = models.CharField(max_length=63, blank=True)
     # Which cluster that is; empty: not known.
     cluster_uid = models.CharField(max_length=36, blank=True)
+    # The bridge that leads, by what it calls itself in its Lease, and when it last did.
+    leader = models.CharField(max_length=253, blank=True)
+    led_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints: ClassVar = [models.CheckConstraint(condition=models.Q(id=True), name="cluster_mirror_single")]

@@ -5,8 +5,8 @@ names the person or token that asked; ``now`` is the caller's clock. Those that 
 Proxy.DoesNotExist when it has gone meanwhile.
 
 What a custom resource says of its proxy, only the bridge may change here, which names itself by ``origin``; people
-change it there (`ports.Cluster`). Else the row would say what the cluster knows nothing of, under a generation that the
-next change there would have as well: that one would be taken for old.
+change it there (`ports.Cluster`), or make the proxy the database's for good. Else the row would say what the cluster
+knows nothing of, until the bridge undoes it.
 """
 
 from __future__ import annotations
@@ -85,9 +85,13 @@ class OwnedByTheCluster(NotAllowed):
     """The proxy's custom resource says what is wanted of it."""
 
     def __init__(self, proxy: Proxy) -> None:
-        super().__init__(
-            f"{proxy} is declared in the cluster: change or delete its Proxy object, by kubectl or the admin"
+        todo = (
+            "change or delete its Proxy object, by kubectl or the admin"
+            if settings().cluster_sync
+            else "turn the bridge on again (PROXYFLEET_CLUSTER_SYNC), or take the proxies of the cluster over by "
+            "`manage.py leave_cluster`"
         )
+        super().__init__(f"{proxy} is declared in the cluster: {todo}")
 
 
 def update(
@@ -161,6 +165,18 @@ def skip_cleanup(proxy_id: int, *, actor: str, now: datetime, origin: Origin = O
 def keep_cleanup(proxy_id: int, *, actor: str, now: datetime, origin: Origin = Origin.DATABASE) -> Proxy:
     """Take `skip_cleanup` back, if it is not too late. Raises NotAllowed."""
     return _set_skip_cleanup(proxy_id, actor, now, origin, skipped=False)
+
+
+def leave_cluster(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
+    """Let the database own the spec of a proxy that its custom resource owned; all else stays as it is."""
+    with transaction.atomic():
+        proxy = Proxy.objects.select_for_update().get(pk=proxy_id)
+        if proxy.origin != Origin.DATABASE:
+            message = f"origin: {proxy.origin} → {Origin.DATABASE}"
+            proxy.origin = Origin.DATABASE
+            _save(proxy, "origin")
+            _record(proxy, EventKind.SPEC_CHANGED, now, actor, message=message)
+    return proxy
 
 
 def replace(proxy_id: int, *, actor: str, now: datetime) -> Proxy:
@@ -237,8 +253,8 @@ def _locked(proxy_id: int) -> Proxy:
 
 
 def _check_owner(proxy: Proxy, origin: Origin) -> None:
-    """Raises OwnedByTheCluster. With the bridge off, no change in the cluster is heard of: all is the database's."""
-    if proxy.origin == Origin.CLUSTER != origin and settings().cluster_sync:
+    """Raises OwnedByTheCluster, even with the bridge off: once it is on again, the object would undo the change."""
+    if proxy.origin == Origin.CLUSTER != origin:
         raise OwnedByTheCluster(proxy)
 
 

@@ -15,6 +15,7 @@ from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.completeness import MirrorIncomplete, require_complete_mirror
 from proxyfleet.fleet.models import EventKind, ProviderState, Proxy, ProxyEvent
 from proxyfleet.fleet.strays import find_strays, is_stray
+from proxyfleet.observability import metrics, tracing
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,11 @@ def sweep(entry: str, now: datetime, *, dry_run: bool = False, has_time: Callabl
     Raises UnknownProvider, the ProviderError of a backend that can't be asked, and MirrorIncomplete, which is kept as
     the entry's error.
     """
+    with tracing.span("collect orphans", provider=entry):
+        return _sweep(entry, now, dry_run=dry_run, has_time=has_time)
+
+
+def _sweep(entry: str, now: datetime, *, dry_run: bool, has_time: Callable[[], bool]) -> list[Orphan]:
     conf = settings()
     provider = providers().get(entry)
     try:
@@ -90,6 +96,7 @@ def collect_orphans(
             found.append(_report(stray, "left", "this sweep's time was up"))
         else:
             found.append(_delete(stray, provider, now, min_age))
+    metrics.gc_deleted.labels(entry).inc(sum(orphan.action == "deleted" for orphan in found))
     if not dry_run:
         ProviderState.objects.update_or_create(
             entry=entry,

@@ -15,6 +15,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class LeasingNews:
+    """Something that happened to a proxy by its lessees, for its history."""
+
+    at: datetime
+    what: str
+    message: str
+    is_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestingFor:
+    target: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseSummary:
     """What an operator wants to know of a lease that is out."""
 
@@ -53,6 +69,18 @@ class LeaseBook(Protocol):
         """The active leases themselves, newest first."""
         ...
 
+    def cooldowns(self, proxy_id: int, now: datetime, *, limit: int) -> Sequence[RestingFor]:
+        """The targets that the proxy rests for, the longest first."""
+        ...
+
+    def lease_news(self, proxy: Proxy, *, since: datetime, before: datetime, limit: int) -> Sequence[LeasingNews]:
+        """Leases taken and ended from ``since`` on, before ``before``, newest first."""
+        ...
+
+    def report_news(self, proxy: Proxy, *, since: datetime, before: datetime, limit: int) -> Sequence[LeasingNews]:
+        """What lessees reported then, newest first."""
+        ...
+
     def end_all(self, proxy_id: int, *, cause: str, now: datetime) -> int:
         """End all leases of the proxy, keeping ``cause``; comes after ``publish(leasable=False)``."""
         ...
@@ -63,6 +91,41 @@ class Prober(Protocol):
 
     def probe_soon(self, proxy_ids: Iterable[int]) -> None:
         """Probe these once the transaction commits, without waiting for their slot. A hint: it may be lost."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LastProbe:
+    at: datetime
+    milliseconds: int
+    """How long it took, whatever came of it."""
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSlot:
+    """The probes of a few minutes."""
+
+    at: datetime
+    good: int
+    failed: int
+    milliseconds: int | None
+    """How long the last good one took."""
+
+
+class ProbeMemory(Protocol):
+    """What is remembered of probes for people to look at; empty whenever it was lost."""
+
+    def last_each(self, uids: Collection[UUID]) -> Mapping[UUID, LastProbe]:
+        """The last probe of each proxy; one that is not known is missing."""
+        ...
+
+    def last_day(self, uid: UUID, now: datetime) -> Sequence[ProbeSlot]:
+        """The slots of the last 24 hours that had probes, in their order."""
+        ...
+
+    def last_check(self, entry: str) -> datetime | None:
+        """When the backend of the provider entry was last checked."""
         ...
 
 
@@ -97,6 +160,7 @@ class Cluster(Protocol):
 class _Ports:
     leases: LeaseBook
     prober: Prober
+    probes: ProbeMemory
     cluster: Cluster
 
 

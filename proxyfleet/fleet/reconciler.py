@@ -7,12 +7,13 @@ import random
 from datetime import datetime, timedelta
 
 from providers.base import DeleteStyle, Provider
+from providers.config import EXTERNAL
 from providers.errors import InstanceNotFound, ProviderError, Unavailable
 from providers.instances import Identity, InstanceRequest, Placement, hash_instance
 from providers.registry import Providers, entry_of
 from proxyfleet.conf import settings
 from proxyfleet.fleet import claims, cloudinit
-from proxyfleet.fleet.actions import Action, CreateInstance, DeleteInstance, SweepStrays
+from proxyfleet.fleet.actions import Action, CreateInstance, DeleteInstance, Stumble, SweepStrays
 from proxyfleet.fleet.claims import Claim, ClaimLost
 from proxyfleet.fleet.decisions import decide, wants_observation
 from proxyfleet.fleet.facts import Gone, Observation, Seen, Snapshot, Unobserved, Unreadable
@@ -20,6 +21,7 @@ from proxyfleet.fleet.models import Proxy
 from proxyfleet.fleet.outcomes import Outcome, conclude, prepare
 from proxyfleet.fleet.phases import Phase
 from proxyfleet.fleet.ports import ports
+from proxyfleet.observability import metrics, tracing
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +31,23 @@ def reconcile(held: Claim, providers: Providers, now: datetime) -> None:
 
     The step that follows, if any, is due as ``next_reconcile_at`` says. A result that came too late is dropped.
     """
+    entry, action, result = held.proxy.lane or EXTERNAL, "Unknown", "error"
     try:
-        _step(held, providers, now)
+        with (
+            tracing.span("reconcile", proxy=str(held.proxy), provider=entry) as span,
+            metrics.timed(metrics.reconcile_duration.observe),
+        ):
+            action, result = _step(held, providers, now)
+            span.set_attributes({"action": action, "result": result})
     except ClaimLost as lost:
+        result = "ClaimLost"
         logger.info("Dropped a late result: %s", lost)
+    finally:
+        metrics.reconciles.labels(entry, action, result).inc()
 
 
-def _step(held: Claim, providers: Providers, now: datetime) -> None:
+def _step(held: Claim, providers: Providers, now: datetime) -> tuple[str, str]:
+    """What was done, and what came of it: "ok", or the reason of the provider's error."""
     try:
         user_data, problem = cloudinit.resolve(held.proxy), ""
     except cloudinit.Unresolved as error:
@@ -47,10 +59,14 @@ def _step(held: Claim, providers: Providers, now: datetime) -> None:
         claims.apply(held, before, now=now, keep=True)
     try:
         outcome = _act(action, held.proxy, snapshot, user_data, providers)
+        if isinstance(action, CreateInstance | DeleteInstance | SweepStrays):
+            logger.info("%s: %s is done", held.proxy, type(action).__name__)
     except ProviderError as error:
         logger.warning("%s: %s failed: %s", held.proxy, type(action).__name__, error.detail)
         outcome = error
     claims.apply(held, conclude(snapshot, observation, action, outcome, now=now, jitter=random.random()), now=now)
+    result = action.error if isinstance(action, Stumble) else outcome
+    return type(action).__name__, result.reason if isinstance(result, ProviderError) else "ok"
 
 
 def take_snapshot(

@@ -42,12 +42,12 @@ def delete_before(before: datetime, model: type[Model], column: str, *, has_time
     """
     statement = _DELETE.format(table=model._meta.db_table, column=column, batch=BATCH)
     since: Any = "-infinity"
-    total = 0
+    total: int = 0
     while True:
         with connection.cursor() as cursor:
             cursor.execute(statement, {"before": before, "since": since})
             found, newest = cursor.fetchone()
-        total += found
+        total += int(found)
         if found < BATCH or not has_time():
             return total
         since = newest

@@ -37,6 +37,8 @@ def deployment(var: Path) -> list[Program]:
     os.environ["DJANGO_SETTINGS_MODULE"] = "proxyfleet.settings"  # a shell may name those of another project
     os.environ.setdefault("PYTHONWARNINGS", "ignore:You're running the worker with superuser privileges")
     os.environ.setdefault("PROXYFLEET_STATE_DIR", str(var))
+    os.environ.setdefault("PROXYFLEET_LOG_FORMAT", "text" if sys.stdout.isatty() else "json")
+    os.environ.setdefault("PROXYFLEET_METRICS_DIR", str(var / "metrics"))  # all of the machine by one page
     os.environ.setdefault("PROXYFLEET_HTTPS", "false")
     os.environ.setdefault("PROXYFLEET_DISCOVERY_ADDR", "127.0.0.1:8090")
     os.environ.setdefault("PROXYFLEET_SECRET_KEY", _kept_secret(var / "secret-key"))

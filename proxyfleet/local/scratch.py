@@ -30,6 +30,7 @@ def scratch_deployment(environment: MutableMapping[str, str]) -> Iterator[None]:
     ):
         forget_other_servers(environment)
         environment.setdefault("PROXYFLEET_STATE_DIR", folder)
+        environment.setdefault("PROXYFLEET_METRICS_DIR", f"{folder}/metrics")
         environment["PROXYFLEET_DATABASE_URL"] = servers.database_url
         environment["PROXYFLEET_BROKER_URL"] = servers.broker_url
         yield

@@ -128,6 +128,9 @@ class BridgeProcess:
         except requests.ConnectionError:
             return False
 
+    def metrics(self) -> str:
+        return requests.get(f"{self.address.local_url}/metrics", timeout=30).text
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()

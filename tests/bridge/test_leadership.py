@@ -69,6 +69,7 @@ def test_one_leads_and_its_end_is_the_turn_of_the_other(operator: Operator, brid
 
     operator.apply(*NAMES)
     operator.until(lambda: len(writes(first)) > 10)
+    assert 'proxyfleet_sync_events_total{kind="Proxy"}' in bridges[first].metrics()
     bridges[first].kill()
     killed_at = timezone.now()
     news()

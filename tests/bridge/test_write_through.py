@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 from kubernetes.client import Configuration
@@ -15,6 +16,7 @@ from k8s_sync import cluster as write_through
 from k8s_sync.client import ApiServer, connect
 from k8s_sync.cluster import FIELD_MANAGER
 from k8s_sync.finalizers import SKIP_CLEANUP
+from proxyfleet import conf
 from proxyfleet.fleet.tests.browsing import errors, filled, told
 from proxyfleet.local.addresses import free_port
 from tests.bridge.bridges import SYSTEM, running, user
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def admin(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Client:
+def admin(operator: Operator, connected: None, monkeypatch: pytest.MonkeyPatch) -> Client:
     """An administrator's browser, and the ServiceAccount of the process that it talks to."""
     for module in ("editing", "providers"):
         monkeypatch.setattr(f"proxyfleet.fleet.admin.{module}.providers", lambda: operator.world.providers)
@@ -125,3 +127,32 @@ def test_a_cluster_that_is_away_is_a_message(
     assert "could not be changed in the cluster" in message
     [refused] = told(do(operator, admin, "delete", "a"))
     assert refused.startswith("Not done")
+
+
+def test_with_the_bridge_off_nothing_is_written_until_the_proxy_is_taken_over(
+    operator: Operator, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(operator.cluster, operator.namespace):
+        operator.apply("a")
+        operator.until(lambda: operator.published() and operator.status("a").get("phase") == "Ready")
+    monkeypatch.setenv("PROXYFLEET_CLUSTER_SYNC", "false")
+    conf.settings.cache_clear()
+    before = operator.proxy("a")
+    [[message]] = errors(edit(operator, admin, "a", max_leases=3)).values()
+    assert "`manage.py leave_cluster`" in message
+    page = admin.get(reverse("admin:fleet_proxy_change", args=[operator.row("a").pk]))
+    assert "manage.py leave_cluster" in page.content.decode()
+    [refused] = told(do(operator, admin, "delete", "a"))
+    assert refused.startswith("Not done")
+    assert (operator.proxy("a"), operator.row("a").max_leases) == (before, 10)
+
+    call_command("leave_cluster")
+    assert told(edit(operator, admin, "a", max_leases=3)) == [f"{operator.namespace}/a is saved."]
+    row = operator.row("a")
+    with running(operator.cluster, operator.namespace):  # on again one day
+        operator.until(lambda: operator.reason("a") == "NameTaken")
+        assert "ip" not in operator.status("a")
+        operator.kubectl("delete", "px", "a", "--wait=false")
+        operator.until(lambda: not operator.exists("a"))
+    assert (operator.row("a").uid, operator.row("a").deletion_requested_at) == (row.uid, None)
+    assert len(operator.world.live(row.uid)) == 1

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
+from health import memory, provider_checks
 from proxyfleet.fleet import operations
 from proxyfleet.fleet.models import Proxy
+from proxyfleet.fleet.ports import FieldConflict, ports
 from proxyfleet.fleet.tests.world import World
+from tests.admin.filling import fill
 from tests.browser.conftest import PASSWORD
 
 
@@ -137,3 +144,105 @@ def test_every_page_is_there(signed_in: Page, world: World) -> None:
         expect(page.get_by_role("heading").first).to_be_visible()
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, f"{path} is {wide} px wider than the window"
+
+
+def test_filtering_by_attribute(signed_in: Page, world: World) -> None:
+    page = signed_in
+    world.declare("eu-1", attributes={"geo": "eu", "tier": "gold"})
+    world.declare("us-1", attributes={"geo": "us"})
+    page.goto("/admin/fleet/proxy/?phase__exact=Pending")
+    page.get_by_role("button", name="Filters").press("Enter")
+    page.get_by_label("By attribute").fill("geo=eu, tier")
+    page.get_by_role("button", name="Filter", exact=True).click()
+    expect(page.get_by_role("link", name="default/eu-1")).to_be_visible()
+    expect(page.get_by_role("link", name="default/us-1")).to_have_count(0)
+    expect(page).to_have_url(re.compile("phase__exact=Pending"))
+
+
+def test_what_the_cluster_does_not_take_is_said_at_the_field(
+    signed_in: Page, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Contested:
+        """A cluster in which somebody else manages the field."""
+
+        def apply_spec(self, *_: object) -> None:
+            raise FieldConflict({"maxLeases": ["is managed by flux: change it there"]})
+
+    monkeypatch.setattr(ports, "cluster", Contested())
+    page = signed_in
+    proxy = world.declare("eu-1")
+    Proxy.objects.update(origin="cluster")
+    page.goto(f"/admin/fleet/proxy/{proxy.pk}/change/")
+    expect(page.locator("#kubectl")).to_have_text("kubectl describe px eu-1 --namespace default")
+    page.get_by_role("link", name="Edit").click()
+    page.locator("[name=max_leases]").fill("3")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Is managed by flux: change it there")).to_be_visible()
+
+
+def test_an_external_proxy_shows_what_it_needs(signed_in: Page, world: World) -> None:
+    page = signed_in
+    page.goto("/admin/fleet/proxy/add/")
+    page.locator("[name=mode]").select_option("External")
+    expect(page.locator("label[for=id_endpoint_host]")).to_have_text("Host*")
+    page.locator("[name=name]").fill("elsewhere")
+    page.get_by_role("button", name="Declare").click()
+    expect(page.get_by_text("An External proxy needs one")).to_be_visible()
+
+
+def test_older_and_newer_with_a_search(signed_in: Page, world: World) -> None:
+    page = signed_in
+    proxy, other = world.declare("eu-1"), world.declare("us-1")
+    for number in range(60):
+        for one in (proxy, other):
+            (operations.cordon if number % 2 == 0 else operations.uncordon)(one.pk, actor="someone", now=world.now)
+    page.goto("/admin/fleet/proxyevent/?q=eu-1")
+    rows = page.locator("#result_list tr.data-row")
+    expect(rows).to_have_count(50)
+    page.get_by_role("link", name="Older").click()
+    expect(rows).to_have_count(11)
+    expect(page.get_by_role("link", name="Older")).to_have_count(0)
+    expect(rows.filter(has_text="us-1")).to_have_count(0)
+    page.get_by_role("link", name="Newer").click()
+    expect(rows).to_have_count(50)
+    expect(page.get_by_role("link", name="Newer")).to_have_count(0)
+
+
+def test_a_proxy_through_its_targets(signed_in: Page, world: World) -> None:
+    filled = fill(world, proxies=8)
+    page = signed_in
+    page.goto("/admin/leasing/cooldown/targets/")
+    page.get_by_role("searchbox").fill("shop")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name="shop.example.com").click()
+    page.get_by_role("link", name=str(filled.proxy), exact=True).first.click()
+    expect(page.locator("#proxy-state")).to_contain_text(filled.proxy.name)
+    page.get_by_role("link", name="Reports", exact=True).last.click()
+    expect(page.locator("#timeline")).to_contain_text("which it rests for")
+    expect(page.locator("#instance")).to_contain_text("running")
+
+
+def test_a_provider_is_checked_now(signed_in: Page, world: World) -> None:
+    page = signed_in
+    page.goto("/admin/fleet/providerstate/mem/change/")
+    page.get_by_role("button", name="Check now").click()
+    message(page, "A worker checks mem now; what it finds shows here.")
+    provider_checks.check_provider("mem", world.providers, world.now, timeout=30)
+    memory.keep_check("mem", timezone.now())
+    expect(page.locator("#checks")).to_contain_text("Healthy", ignore_case=True)
+    expect(page.locator("#checks")).to_contain_text("s ago")
+    page.goto("about:blank")  # the page asks again and again, and would be cut short in that
+
+
+def test_a_token_is_made_and_shown_once(signed_in: Page) -> None:
+    page = signed_in
+    page.goto("/admin/leasing/apitoken/add/")
+    page.locator("[name=name]").fill("crawler")
+    page.get_by_label("lease: lease proxies").check()
+    page.get_by_role("button", name="Save", exact=True).click()
+    secret = page.locator("#token").inner_text()
+    cut_off = page.locator("#token").evaluate("e => e.getBoundingClientRect().right - e.closest('main').clientWidth")
+    assert cut_off <= 0, "whoever copies it by hand needs all of it"
+    page.get_by_role("link", name="Done").click()
+    expect(page.get_by_role("link", name="crawler")).to_be_visible()
+    assert secret not in page.content()

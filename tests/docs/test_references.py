@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from django.core.management import get_commands
 
+from providers.base import BehaviourProfile
 from providers.profiles import PROFILES
 from proxyfleet.conf import Settings
 from tests.docs.documents import DOCUMENTS, PLACES, ROOT, Document
@@ -94,16 +96,14 @@ def test_how_the_existing_providers_behave_is_told_as_the_reconciler_reads_it() 
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("|")]
     types = [column.split(", ")[0] for column in rows[0][1:]]
     assert set(PROFILES) == {name for column in rows[0][1:] for name in column.split(", ")}
-    create = {"blocking": "when it runs", "submitted": "when accepted"}
-    delete = {"gone": "when it is gone", "submitted": "when accepted"}
-    profiles = [PROFILES[name] for name in types]
-    told = {
-        "`create` returns": [create[profile.create] for profile in profiles],
-        "`delete` returns": [delete[profile.delete] for profile in profiles],
-        "the address comes from": [f"the {profile.address}" for profile in profiles],
-        "longest `create`, other call": [
-            f"{profile.create_deadline_seconds:,} s, {profile.call_deadline_seconds} s" for profile in profiles
-        ],
+    told: dict[str, Callable[[BehaviourProfile], str]] = {
+        "`create` returns": lambda profile: {"blocking": "when it runs", "submitted": "when accepted"}[profile.create],
+        "`delete` returns": lambda profile: {"gone": "when it is gone", "submitted": "when accepted"}[profile.delete],
+        "the address comes from": lambda profile: f"the {profile.address}",
+        "longest `create`, other call": lambda profile: (
+            f"{profile.create_deadline_seconds:,} s, {profile.call_deadline_seconds} s"
+        ),
     }
     by_heading = {row[0]: row[1:] for row in rows}
-    assert {heading: by_heading[heading] for heading in told} == told
+    for heading, tell in told.items():
+        assert by_heading[heading] == [tell(PROFILES[name]) for name in types], heading

@@ -15,7 +15,8 @@ from types import MappingProxyType
 import trustme
 from django.utils import timezone
 
-from health.engine import probe_now
+from health import prompt
+from health.engine import probe_due
 from providers.blocks import LibvirtBlock
 from providers.config import ProviderEntry, ProvidersConfig
 from providers.registry import Providers
@@ -57,7 +58,8 @@ class Fleet:
         while not condition(proxy := self.step(proxy)):
             assert time.monotonic() < deadline, (proxy.phase, proxy.reason, proxy.message, proxy.health_message)
             if proxy.address:
-                probe_now([proxy.pk], timezone.now())
+                prompt.ask([proxy.pk])
+                probe_due(proxy.lane, timezone.now())
             time.sleep(2)
         return proxy
 

@@ -144,6 +144,11 @@ def _pause() -> None:
     time.sleep(random.uniform(0.05, 0.3))
 
 
+def _await_end(stop: threading.Event) -> None:
+    sys.stdin.read()
+    stop.set()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.storm.control_plane")
     parser.add_argument("fleet")
@@ -156,7 +161,7 @@ def main() -> None:
         proxies = [plane.declare(f"{arguments.fleet}-{number}") for number in range(arguments.proxies)]
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+        threading.Thread(target=_await_end, args=[stop], daemon=True).start()
         while not stop.is_set():
             number = random.randrange(len(proxies))
             proxies[number] = plane.disturb(proxies[number])

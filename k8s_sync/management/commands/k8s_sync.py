@@ -25,6 +25,7 @@ from proxyfleet.conf import Settings, settings
 from proxyfleet.fleet import readiness
 from proxyfleet.fleet.backends import providers
 from proxyfleet.local.addresses import Address
+from proxyfleet.observability import listener, tracing
 
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -51,6 +52,8 @@ class Command(BaseCommand):
             address = Address.parse(conf.sync_addr)
         except (ClusterError, ValueError) as error:
             raise CommandError(str(error)) from error
+        listener.start_counting()
+        tracing.start("sync")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: bridge.stop())
         with ExitStack() as stack:

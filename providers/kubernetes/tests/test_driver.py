@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from providers.errors import (
     AuthenticationFailed,
@@ -211,3 +212,10 @@ class TestPods:
         with pytest.raises(Unavailable, match="still being deleted") as refusal:
             provider.create(request)
         assert refusal.value.retry_after
+
+
+def test_each_call_is_a_span(provider: KubernetesProvider, spans: InMemorySpanExporter) -> None:
+    provider.list()
+    (span,) = spans.get_finished_spans()
+    assert span.name == "kubernetes GET"
+    assert str((span.attributes or {})["path"]).endswith("/pods"), "without the query"

@@ -6,7 +6,7 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from proxyfleet.fleet.models import ProviderState, Proxy
+from proxyfleet.fleet.models import EventKind, ProviderState, Proxy, ProxyEvent
 from proxyfleet.fleet.phases import Phase, Verdict
 
 PHASE_COLOURS = {
@@ -19,6 +19,17 @@ PHASE_COLOURS = {
     Phase.FAILED: "danger",
 }
 VERDICT_COLOURS = {Verdict.UNKNOWN: "default", Verdict.HEALTHY: "success", Verdict.UNHEALTHY: "danger"}
+
+EVENT_COLOURS = {
+    EventKind.PROVIDER_ERROR: "danger",
+    EventKind.INSTANCE_LOST: "danger",
+    EventKind.INSTANCE_ABANDONED: "warning",
+    EventKind.ORPHAN_DELETED: "warning",
+    EventKind.DELETION_REQUESTED: "warning",
+    EventKind.SKIP_CLEANUP_REQUESTED: "warning",
+    EventKind.CORDONED: "warning",
+    EventKind.INSTANCE_CREATED: "info",
+}
 
 
 def badge(text: str, colour: str, title: str = "") -> SafeString:
@@ -41,6 +52,13 @@ def state_badges(proxy: Proxy) -> SafeString:
 def health_badge(proxy: Proxy) -> SafeString:
     verdict = proxy.current_verdict
     return badge(verdict.value, VERDICT_COLOURS[verdict], proxy.health_message)
+
+
+def event_badge(event: ProxyEvent) -> SafeString:
+    """What happened; of a change of phase, both."""
+    if event.new_phase:
+        return badge(f"{event.old_phase} → {event.new_phase}", PHASE_COLOURS[Phase(event.new_phase)])
+    return badge(event.get_kind_display(), EVENT_COLOURS.get(EventKind(event.kind), "default"))
 
 
 def readiness_badge(state: ProviderState | None) -> SafeString:

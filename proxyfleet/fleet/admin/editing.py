@@ -16,12 +16,13 @@ from django.urls import reverse
 from django.utils import timezone
 from unfold.forms import AdminForm
 
+from proxyfleet.conf import settings
 from proxyfleet.fleet import operations
 from proxyfleet.fleet.admin.forms import EXTERNAL_ONLY, MANAGED_ONLY, ProxyForm
 from proxyfleet.fleet.admin.shared import RenderingAdmin, gone, log_change, page_url, person
 from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.models import Origin, Proxy
-from proxyfleet.fleet.operations import NotAllowed
+from proxyfleet.fleet.operations import NotAllowed, OwnedByTheCluster
 from proxyfleet.fleet.ports import NotWritten, ports
 from proxyfleet.fleet.spec import InvalidSpec, ProxySpec
 
@@ -33,12 +34,21 @@ OF_THE_CLUSTER = (
 
 
 class SpecEditing(RenderingAdmin):
-    fieldsets: ClassVar = [
+    fieldsets: ClassVar[list[tuple[str | None, Any]]] = [
         (None, {"fields": ["namespace", "name", "mode", "generation"]}),
         (
             "Where it runs",
             {
-                "fields": ["provider", "zone", "machine_type", "image", "cloud_init", "endpoint_host", "port"],
+                "fields": [
+                    "provider",
+                    "zone",
+                    "machine_type",
+                    "image",
+                    "cloud_init",
+                    "cloud_init_removed",
+                    "endpoint_host",
+                    "port",
+                ],
                 "description": "A Managed proxy whose fields here are changed gets a new instance, at another address.",
             },
         ),
@@ -137,17 +147,31 @@ class SpecEditing(RenderingAdmin):
         _log_changes(request, form, proxy)
         return True
 
+    def _fieldsets_of(self, form: ProxyForm) -> list[Any]:
+        """Those whose fields this form has."""
+        return [(title, {**options, "fields": _shown(options["fields"], form)}) for title, options in self.fieldsets]
+
     def _render_form(self, request: HttpRequest, form: ProxyForm, proxy: Proxy | None = None) -> HttpResponse:
         context = {
-            "adminform": AdminForm(form, self.fieldsets, {}, model_admin=self),
+            "adminform": AdminForm(form, self._fieldsets_of(form), {}, model_admin=self),
             "errors": form.errors,
             "media": self.media + form.media,
             "cancel_url": page_url(proxy.pk) if proxy else reverse("admin:fleet_proxy_changelist"),
             "heading": f"Edit {proxy}" if proxy else "Declare a proxy",
-            "note": OF_THE_CLUSTER if proxy and proxy.origin == Origin.CLUSTER else "",
+            "note": _note(proxy),
             "save_label": "Save" if proxy else "Declare",
         }
         return self.render(request, "admin/fleet/proxy_form.html", title=context["heading"], **context)
+
+
+def _shown(names: list[Any], form: ProxyForm) -> list[Any]:
+    return [name for name in names if isinstance(name, tuple) or name in form.fields]
+
+
+def _note(proxy: Proxy | None) -> str:
+    if proxy is None or proxy.origin != Origin.CLUSTER:
+        return ""
+    return OF_THE_CLUSTER if settings().cluster_sync else f"It can't be changed here now: {OwnedByTheCluster(proxy)}."
 
 
 def _log_changes(request: HttpRequest, form: ProxyForm, proxy: Proxy) -> None:

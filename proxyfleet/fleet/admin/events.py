@@ -5,37 +5,38 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
-from unfold.admin import ModelAdmin
 
+from proxyfleet.fleet.admin.badges import event_badge
+from proxyfleet.fleet.admin.records import RecordAdmin
 from proxyfleet.fleet.models import ProxyEvent
 
 
 @admin.register(ProxyEvent)
-class ProxyEventAdmin(ModelAdmin):
-    list_display: ClassVar = ["at_", "proxy_", "what", "reason", "message", "actor_"]
+class ProxyEventAdmin(RecordAdmin):
+    list_display: ClassVar = ["at_", "proxy_", "what", "why", "actor_"]
+    list_display_links = ("at_",)
     list_filter: ClassVar = ["kind"]
     search_fields: ClassVar = ["name"]
-    search_help_text = "Name of the proxy"
-    list_per_page = 50
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
-    ordering: ClassVar = ["-id"]
+    search_help_text = "Part of a proxy's name"
+    exact_lookups = ("proxy_uid",)
+    deep_search = True
     empty_value_display = ""
     fields: ClassVar = ["at_", "proxy_", "proxy_uid", "what", "reason", "message", "actor_"]
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[ProxyEvent], search_term: str
+    ) -> tuple[QuerySet[ProxyEvent], bool]:
+        """By any part of the name, or by ``namespace/name``. Names are lower case, as the index needs them."""
+        namespace, slash, name = search_term.strip().lower().rpartition("/")
+        if slash:
+            queryset = queryset.filter(namespace=namespace)
+        return (queryset.filter(name__contains=name) if name else queryset), False
 
-    def has_change_permission(self, request: HttpRequest, obj: ProxyEvent | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: ProxyEvent | None = None) -> bool:
-        return False
-
-    @admin.display(description="Time", ordering="id")
+    @admin.display(description="Time")
     def at_(self, event: ProxyEvent) -> str:
         return f"{event.at:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -47,9 +48,13 @@ class ProxyEventAdmin(ModelAdmin):
         page = reverse("admin:fleet_proxy_change", args=[event.proxy_id])
         return format_html('<a class="fleet-link" href="{}">{}</a>', page, name)
 
-    @admin.display(description="Event", ordering="kind")
+    @admin.display(description="Event")
     def what(self, event: ProxyEvent) -> str:
-        return f"{event.old_phase} → {event.new_phase}" if event.new_phase else event.get_kind_display()
+        return event_badge(event)
+
+    @admin.display(description="Why")
+    def why(self, event: ProxyEvent) -> str:
+        return ": ".join(filter(None, [event.reason, event.message]))
 
     @admin.display(description="By")
     def actor_(self, event: ProxyEvent) -> str:

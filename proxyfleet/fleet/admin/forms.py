@@ -13,6 +13,7 @@ from unfold.widgets import (
     UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
     UnfoldAdminTextInputWidget,
+    UnfoldBooleanSwitchWidget,
 )
 
 from proxyfleet.conf import settings
@@ -42,7 +43,7 @@ PATHS = {
 }
 """Each field's place in the spec."""
 
-MANAGED_ONLY = frozenset({"provider", "zone", "machine_type", "image", "cloud_init"})
+MANAGED_ONLY = frozenset({"provider", "zone", "machine_type", "image", "cloud_init", "cloud_init_removed"})
 EXTERNAL_ONLY = frozenset({"endpoint_host"})
 
 # Where an error of a rule between fields, or of a whole part, is shown.
@@ -67,6 +68,13 @@ class TextField(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool(super().has_changed(self.to_python(initial), self.to_python(data)))
+
+
+class NeededField(forms.CharField):
+    """Marked as required. Whether it is depends on the mode, so the validator of specs says so."""
+
+    def validate(self, value: Any) -> None:
+        """Nothing to add."""
 
 
 class AttributesField(forms.CharField):
@@ -123,9 +131,8 @@ class StatusCodesField(forms.CharField):
             return True
 
 
-def _text(label: str, help_text: str = "", *, required: bool = False, placeholder: str = "") -> forms.CharField:
-    widget = UnfoldAdminTextInputWidget(attrs={"placeholder": placeholder} if placeholder else None)
-    return forms.CharField(label=label, help_text=help_text, required=required, widget=widget)
+def _text(label: str, help_text: str = "", *, required: bool = False) -> forms.CharField:
+    return forms.CharField(label=label, help_text=help_text, required=required, widget=UnfoldAdminTextInputWidget())
 
 
 def _number(label: str, help_text: str = "") -> forms.IntegerField:
@@ -135,6 +142,8 @@ def _number(label: str, help_text: str = "") -> forms.IntegerField:
 class ProxyForm(forms.Form):
     """Declares a proxy, or edits ``proxy``."""
 
+    use_required_attribute = False  # else the browser would refuse to send what the other mode hides
+
     namespace = _text("Namespace", required=True)
     name = _text("Name", "Lower-case letters, digits, dots and dashes.", required=True)
     mode = forms.CharField(
@@ -142,8 +151,8 @@ class ProxyForm(forms.Form):
         help_text="Managed: made and replaced by a provider. External: exists elsewhere; only probed and leased.",
         widget=UnfoldAdminSelectWidget(choices=[(mode.value, mode.value) for mode in Mode]),
     )
-    provider = forms.CharField(
-        label="Provider", help_text="An entry of the providers file.", required=False, widget=UnfoldAdminSelectWidget()
+    provider = NeededField(
+        label="Provider", help_text="An entry of the providers file.", widget=UnfoldAdminSelectWidget()
     )
     zone = _text("Zone", "Host, node or zone; what it means is the provider's. Empty: the provider chooses.")
     machine_type = _text("Machine type")
@@ -154,8 +163,13 @@ class ProxyForm(forms.Form):
         help_text="User-data for the instance, in any format.",
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 8, "spellcheck": "false", "class": "fleet-code"}),
     )
-    endpoint_host = _text(
-        "Host", "An External proxy needs one: an IPv4 or IPv6 address, or a DNS name.", placeholder="proxy.example.com"
+    cloud_init_removed = forms.BooleanField(
+        label="Remove the cloud-init", required=False, widget=UnfoldBooleanSwitchWidget()
+    )
+    endpoint_host = NeededField(
+        label="Host",
+        help_text="An IPv4 or IPv6 address, or a DNS name.",
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "proxy.example.com"}),
     )
     port = _number("Port", "Where the proxy listens.")
     attribute_lines = AttributesField(
@@ -192,9 +206,24 @@ class ProxyForm(forms.Form):
         if proxy:
             for fixed in ("namespace", "name", "mode"):
                 self.fields[fixed].disabled = True
-        if proxy and proxy.cloud_init_secret_name:
-            secret = f"{proxy.cloud_init_secret_name}, key {proxy.cloud_init_secret_key}"
+        self._mask_cloud_init()
+
+    def _mask_cloud_init(self) -> None:
+        """It may hold secrets, so nobody gets to see it again: what is there can be kept, replaced or removed."""
+        if self.proxy is not None and self.proxy.cloud_init_inline is not None:
+            self.initial["cloud_init"] = ""
+            size = len(self.proxy.cloud_init_inline.encode())
+            self.fields[
+                "cloud_init"
+            ].help_text = (
+                f"{size} bytes are declared, which are not shown. Left empty, they stay; text here takes their place."
+            )
+        elif self.proxy is not None and self.proxy.cloud_init_secret_name:
+            secret = f"{self.proxy.cloud_init_secret_name}, key {self.proxy.cloud_init_secret_key}"
             self.fields["cloud_init"].help_text = f"Comes from the Secret {secret}. Text here takes its place."
+            self.fields["cloud_init_removed"].label = "Remove the reference to the Secret"
+        else:
+            del self.fields["cloud_init_removed"]
 
     def _initial(self, entries: tuple[str, ...]) -> dict[str, Any]:
         shown = self._stored or ProxySpec.model_construct().declared()
@@ -209,6 +238,8 @@ class ProxyForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or self.cleaned_data
+        if values.get("cloud_init") and values.get("cloud_init_removed"):
+            self.add_error("cloud_init_removed", "There is text as well: do one or the other.")
         if {"namespace", "name"} <= values.keys():
             self._check(lambda: check_identity(values["namespace"], values["name"]))
         self._check(lambda: admit(self.declared()))
@@ -232,7 +263,9 @@ class ProxyForm(forms.Form):
         for name in self.changed_data if self.proxy else PATHS:
             if name in PATHS and name in self.cleaned_data and name not in hidden:
                 _put(declared, PATHS[name], self.cleaned_data[name])
-        if _find(self._stored, "cloudInit.secretRef") and "cloud_init" in self.changed_data:
+        if self.cleaned_data.get("cloud_init_removed"):
+            declared.pop("cloudInit", None)
+        elif _find(self._stored, "cloudInit.secretRef") and "cloud_init" in self.changed_data:
             declared["cloudInit"].pop("secretRef", None)
         return declared
 
@@ -245,7 +278,7 @@ class ProxyForm(forms.Form):
 
     def changed_labels(self) -> list[str]:
         """The fields that were edited, as a person reads them; never what they hold."""
-        return [str(self.fields[name].label) for name in self.changed_data if name in PATHS]
+        return [str(self.fields[name].label) for name in self.changed_data if name in (*PATHS, "cloud_init_removed")]
 
 
 def _field_of(path: str) -> str | None:

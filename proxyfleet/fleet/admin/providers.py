@@ -6,9 +6,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
@@ -18,11 +18,15 @@ from unfold.admin import ModelAdmin
 from providers.config import EXTERNAL
 from providers.errors import ProviderError
 from providers.registry import UnknownProvider
+from proxyfleet.fleet import hints
 from proxyfleet.fleet.admin.badges import badge, readiness_badge
+from proxyfleet.fleet.admin.probing import suspect_targets
 from proxyfleet.fleet.backends import providers
 from proxyfleet.fleet.completeness import MirrorIncomplete
 from proxyfleet.fleet.models import ProviderState
 from proxyfleet.fleet.orphans import sweep
+from proxyfleet.fleet.ports import ports
+from proxyfleet.fleet.queues import CHECK_QUEUE
 from proxyfleet.fleet.templatetags.ages import age
 
 
@@ -41,6 +45,7 @@ class ProviderStateAdmin(ModelAdmin):
         return [
             path("", view(self.changelist_view), name="fleet_providerstate_changelist"),
             path("<slug:object_id>/change/", view(self.change_view), name="fleet_providerstate_change"),
+            path("<slug:entry>/check/", view(self.check_view), name="fleet_providerstate_check"),
             path("<slug:entry>/dry-run/", view(self.dry_run_view), name="fleet_providerstate_dry_run"),
         ]
 
@@ -49,8 +54,10 @@ class ProviderStateAdmin(ModelAdmin):
         now = timezone.now()
         states = {state.entry: state for state in ProviderState.objects.exclude(entry=EXTERNAL)}
         rows = [_row(name, states.get(name), now) for name in dict.fromkeys((*providers().names(), *states))]
-        table = {"headers": ["Entry", "Type", "Ready", "Last sweep", "Orphans", "Error"], "rows": rows}
-        return self._render(request, "admin/fleet/providers.html", title="Providers", table=table)
+        table = {"headers": ["Entry", "Type", "State", "Message", "Last sweep", "Orphans"], "rows": rows}
+        return self._render(
+            request, "admin/fleet/providers.html", title="Providers", table=table, suspect_targets=suspect_targets(now)
+        )
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -65,10 +72,12 @@ class ProviderStateAdmin(ModelAdmin):
             "admin/fleet/provider.html",
             title=object_id,
             may_look=is_configured and self.has_change_permission(request),
+            is_asked="asked" in request.GET,
             facts=[
                 ("Type", _type_of(object_id)),
-                ("Ready", readiness_badge(state)),
+                ("State", readiness_badge(state)),
                 ("Since", state.check_changed_at if state else None),
+                ("Last check", ports.probes.last_check(object_id) or ""),
                 ("Message", state.check_message if state else ""),
             ],
             targets=_targets(state.check_targets if state else [], timezone.now()),
@@ -78,6 +87,19 @@ class ProviderStateAdmin(ModelAdmin):
             ],
             orphans=_table(state.orphans if state else [], timezone.now()),
         )
+
+    def check_view(self, request: HttpRequest, entry: str) -> HttpResponse:
+        """Have a worker check the backend now: it is from there that it must be in reach."""
+        self._require(request, "change")
+        if entry not in providers().names():
+            raise Http404
+        url = reverse("admin:fleet_providerstate_change", args=[entry])
+        if request.method != "POST":
+            return HttpResponseRedirect(url)
+        hints.send("health.check_provider", queue=CHECK_QUEUE, entry=entry)
+        self.log_change(request, ProviderState(entry=entry), "Check asked for.")
+        messages.success(request, f"A worker checks {entry} now; what it finds shows here.")
+        return HttpResponseRedirect(f"{url}?asked")
 
     def dry_run_view(self, request: HttpRequest, entry: str) -> HttpResponse:
         """What a sweep would do now. Asks the backend, and so is for those who run things."""
@@ -118,16 +140,19 @@ def _row(name: str, state: ProviderState | None, now: datetime) -> list[Any]:
     link = format_html(
         '<a class="fleet-link" href="{}">{}</a>', reverse("admin:fleet_providerstate_change", args=[name]), name
     )
-    if state is None or state.orphans_swept_at is None:
-        return [link, _type_of(name), readiness_badge(state), "never", "—", state.orphans_error if state else ""]
-    swept = f"{age(state.orphans_swept_at, now)} ago"
-    return [link, _type_of(name), readiness_badge(state), swept, len(state.orphans), state.orphans_error]
+    row: list[Any] = [link, _type_of(name), readiness_badge(state)]
+    if state is None:
+        return [*row, "", "never", "—"]
+    message = "; ".join(filter(None, [state.check_message, state.orphans_error]))
+    if state.orphans_swept_at is None:
+        return [*row, message, "never", "—"]
+    return [*row, message, f"{age(state.orphans_swept_at, now)} ago", len(state.orphans)]
 
 
 def _targets(targets: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
     """What the last check said of each host, node or zone, for the theme's table."""
     return {
-        "headers": ["Target", "Ready", "Since", "Message"],
+        "headers": ["Host, node or zone", "State", "For", "Message"],
         "rows": [
             [
                 target["name"],

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -14,8 +17,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from providers.errors import Unavailable
-from providers.tests.backend import Call, refuse
+from providers.tests.backend import Call, Fault, refuse
 from proxyfleet.fleet import operations
+from proxyfleet.fleet.admin import instance
 from proxyfleet.fleet.models import ProviderState, Proxy, ProxyEvent
 from proxyfleet.fleet.roles import Role
 from proxyfleet.fleet.tests.browsing import errors, filled, told
@@ -31,7 +35,7 @@ SignIn = Callable[[Role], Client]
 def world(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A world whose one provider entry, ``mem``, is the one that the admin knows."""
     with new_world() as world:
-        for module in ("orphans", "admin.editing", "admin.providers"):
+        for module in ("orphans", "admin.editing", "admin.instance", "admin.providers"):
             monkeypatch.setattr(f"proxyfleet.fleet.{module}.providers", lambda: world.providers)
         yield world
 
@@ -283,7 +287,6 @@ def test_a_viewer_looks_and_does_nothing(world: World, sign_in: SignIn) -> None:
 def test_a_viewer_reads_no_cloud_init_by_any_url(world: World, sign_in: SignIn, operator: Client) -> None:
     viewer = sign_in(Role.VIEWER)
     proxy = world.ready(world.declare(cloudInit={"inline": SECRET}))
-    assert SECRET in operator.get(edit(proxy)).content.decode()
     operator.post(edit(proxy), filled(operator, edit(proxy), cloud_init=f"{SECRET} changed"))
     event = ProxyEvent.objects.first()
     assert event is not None
@@ -294,11 +297,12 @@ def test_a_viewer_reads_no_cloud_init_by_any_url(world: World, sign_in: SignIn, 
         reverse("admin:fleet_proxyevent_changelist"),
         reverse("admin:index"),
         f"{LIST}?q={SECRET}",
+        f"{LIST}?attribute={SECRET}",
         f"{reverse('admin:search')}?s={SECRET}",
     ):
         response = viewer.get(url)
         assert response.status_code == 200, url
-        shown = response.content.decode().replace(f'value="{SECRET}"', "").replace(f"q={SECRET}", "")
+        shown = response.content.decode().replace(f'value="{SECRET}"', "").replace(f"={SECRET}", "")
         assert SECRET not in shown, url
 
 
@@ -363,14 +367,115 @@ def test_the_page_tells_the_proxys_story(world: World, operator: Client) -> None
 
 def test_the_timeline_is_paged(world: World, operator: Client) -> None:
     proxy = world.declare()
+    for number in range(60):
+        at = world.now + timedelta(seconds=number // 4)  # some of one moment
+        (operations.cordon if number % 2 == 0 else operations.uncordon)(proxy.pk, actor="someone", now=at)
+    seen, url, pages = [], page(proxy), 0
+    while url:
+        timeline = operator.get(url).context["timeline"]
+        seen += [(entry.at, entry.what) for entry in timeline.entries]
+        url, pages = timeline.older_url and page(proxy) + timeline.older_url.partition("#")[0], pages + 1
+    assert [at for at, _ in seen] == sorted((at for at, _ in seen), reverse=True)
+    assert (len(seen), pages) == (61, 3)
+
+
+def test_the_timeline_keeps_a_moment_together(world: World, operator: Client) -> None:
+    proxy = world.declare()
     for number in range(30):
         (operations.cordon if number % 2 == 0 else operations.uncordon)(proxy.pk, actor="someone", now=world.now)
-    first = operator.get(page(proxy))
-    second = operator.get(page(proxy) + first.context["older_url"])
-    seen = [event.pk for event in (*first.context["events"], *second.context["events"])]
-    assert seen == sorted(seen, reverse=True)
-    assert len(set(seen)) == 31
-    assert second.context["older_url"] == ""
+    assert len(operator.get(page(proxy)).context["timeline"].entries) == 31
+
+
+def test_a_part_of_the_history_is_looked_at_alone(world: World, operator: Client) -> None:
+    proxy = world.ready(world.declare())
+    for show, words in (("phases", "Provisioning → Ready"), ("events", "Instance Created"), ("leases", "Nothing")):
+        assert words in operator.get(f"{page(proxy)}?show={show}").content.decode(), show
+    phases = operator.get(f"{page(proxy)}?show=phases").context["timeline"].entries
+    assert [entry.reason for entry in phases] == ["ProbeSucceeded", "Creating"]
+    everything = operator.get(page(proxy)).context["timeline"].entries
+    for nonsense in ("show=nonsense", "before=nonsense", "before=2026-13-01T00:00:00%2B00:00", "before=2026-01-01"):
+        assert operator.get(f"{page(proxy)}?{nonsense}").context["timeline"].entries == everything, nonsense
+
+
+def test_cloud_init_is_kept_replaced_or_removed_and_never_shown(world: World, operator: Client) -> None:
+    proxy = world.declare(cloudInit={"inline": SECRET})
+    shown = operator.get(edit(proxy)).content.decode()
+    assert SECRET not in shown
+    assert f"{len(SECRET)} bytes are declared" in shown
+    operator.post(edit(proxy), filled(operator, edit(proxy), max_leases="4"))
+    assert world.read(proxy).cloud_init_inline == SECRET
+    both = filled(operator, edit(proxy), cloud_init="#!/bin/sh", cloud_init_removed="on")
+    assert "do one or the other" in errors(operator.post(edit(proxy), both))["cloud_init_removed"][0]
+    operator.post(edit(proxy), filled(operator, edit(proxy), cloud_init="#!/bin/sh\n"))
+    assert world.read(proxy).cloud_init_inline == "#!/bin/sh\n"
+    operator.post(edit(proxy), filled(operator, edit(proxy), cloud_init_removed="on"))
+    assert world.read(proxy).cloud_init_inline is None
+    told = [entry.get_change_message() for entry in LogEntry.objects.order_by("id")]
+    assert told == ["Changed Max leases.", "Changed Cloud-init.", "Changed Remove the cloud-init."]
+    assert not any(SECRET in event.message for event in proxy.events.all())
+
+
+def test_the_reference_to_a_secret_is_removed(world: World, operator: Client) -> None:
+    proxy = world.declare(cloudInit={"secretRef": {"name": "user-data"}})
+    operator.post(edit(proxy), filled(operator, edit(proxy), cloud_init_removed="on"))
+    assert world.read(proxy).cloud_init_secret_name == ""
+
+
+def test_the_page_shows_the_instance_as_the_provider_reports_it(world: World, operator: Client) -> None:
+    proxy = world.ready(world.declare())
+    url = reverse("admin:fleet_proxy_instance", args=[proxy.pk])
+    shown = operator.get(url).content.decode()
+    for words in ("running", proxy.address, proxy.instance_hash, "as it should be"):
+        assert words in shown
+    world.backend.faults[Call.GET].append(refuse(Unavailable("the host does not answer")))
+    assert "mem can&#x27;t be asked now (Unavailable): the host does not answer" in operator.get(url).content.decode()
+    Proxy.objects.filter(pk=proxy.pk).update(provider_id="gone-entry://x/1")
+    assert "gone-entry is not in the providers file." in operator.get(url).content.decode()
+    Proxy.objects.filter(pk=proxy.pk).update(provider_id="")
+    assert operator.get(url).status_code == 404
+
+
+def _wait(event: threading.Event) -> None:
+    event.wait(60)
+
+
+def test_a_silent_provider_is_given_up(world: World) -> None:
+    proxy = world.ready(world.declare())
+    silence = threading.Event()
+
+    hang = Fault(before=lambda: _wait(silence))
+    world.backend.faults[Call.GET] += [hang] * instance.AT_ONCE
+    try:
+        for _ in range(instance.AT_ONCE):
+            assert instance.ask(proxy.provider_id, wait=0.05).problem == "mem has not answered within 0.05 s."
+        assert "Too many questions" in instance.ask(proxy.provider_id, wait=0.05).problem
+    finally:
+        silence.set()
+    deadline = time.monotonic() + 60
+    while instance.ask(proxy.provider_id).instance is None:
+        assert time.monotonic() < deadline, "those that answered at last make room"
+        time.sleep(0.05)
+
+
+def test_a_check_is_done_by_a_worker(world: World, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr("proxyfleet.fleet.hints.send", lambda task, **kwargs: sent.append((task, kwargs)))
+    url = reverse("admin:fleet_providerstate_check", args=["mem"])
+    operator.get(url)
+    assert not sent, "a link asks for nothing"
+    response = operator.post(url, follow=True)
+    assert sent == [("health.check_provider", {"queue": "checks", "entry": "mem"})]
+    assert told(response) == ["A worker checks mem now; what it finds shows here."]
+    assert LogEntry.objects.get().get_change_message() == "Check asked for."
+    assert operator.post(reverse("admin:fleet_providerstate_check", args=["nosuch"])).status_code == 404
+
+
+def test_links_from_records_outlive_their_proxy(world: World, operator: Client) -> None:
+    proxy = world.declare()
+    url = reverse("admin:fleet_proxy_of_uid", args=[proxy.uid])
+    assert operator.get(url)["Location"] == page(proxy)
+    Proxy.objects.all().delete()
+    assert told(operator.get(url, follow=True)) == ["This proxy is gone by now."]
 
 
 def test_events_are_read_only(world: World, sign_in: SignIn) -> None:

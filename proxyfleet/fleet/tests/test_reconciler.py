@@ -448,7 +448,14 @@ def test_a_custom_resource_counts_its_generations_itself(world: World) -> None:
     )
 
     def told(generation: int, **spec: object) -> tuple[int, int, int]:
-        operations.update(proxy.pk, {"provider": "mem", **spec}, actor="cluster", now=world.now, generation=generation)
+        operations.update(
+            proxy.pk,
+            {"provider": "mem", **spec},
+            actor="cluster",
+            now=world.now,
+            origin=Origin.CLUSTER,
+            generation=generation,
+        )
         row = world.settle(proxy)
         return row.generation, row.observed_generation, row.max_leases
 

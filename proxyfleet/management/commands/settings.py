@@ -76,7 +76,7 @@ def _written(value: Any) -> str:
         case float():
             return f"{value:g}"
         case tuple():
-            return ",".join(value)
+            return ",".join(str(part) for part in value)
         case _:
             return str(value)
 

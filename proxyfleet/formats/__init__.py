@@ -1,0 +1,1 @@
+"""How moments are written, in place of the language's own way."""
