@@ -20,6 +20,8 @@ NOT_SHOWN = frozenset(
         "logout",  # ends the session
         "jsi18n",  # scripts, data and parts of pages
         "autocomplete",
+        "dashboard:parts",
+        "dashboard:queues",
         "search",
         "view_on_site",
         "fleet_proxy_instance",

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPMessage
 from typing import Any
 
 from proxyfleet.local.addresses import Address
@@ -46,7 +46,7 @@ class Notes:
 @dataclass(frozen=True, slots=True)
 class Answer:
     status: int
-    headers: Mapping[str, str]
+    headers: HTTPMessage
     content: bytes
 
     @property
@@ -93,7 +93,7 @@ class Client:
             try:
                 connection.request(method, f"/v1/leases{path}", content, sent)
                 response = connection.getresponse()
-                return Answer(response.status, dict(response.headers), response.read())
+                return Answer(response.status, response.headers, response.read())
             except (HTTPException, ConnectionError):
                 connection.close()
                 self._number = (self._number + 1) % len(self._connections)
@@ -188,7 +188,7 @@ class Crawler:
     def _goes_on(self, answer: Answer) -> bool:
         if answer.status == 410:
             cause = answer.body["cause"]
-            assert cause in BY_THE_FLEET, f"a lease that nobody gave back ended: {answer.content!r}"
+            assert cause in BY_THE_FLEET, f"a lease that nobody gave back ended: {answer.body}"
             self._notes.count(cause)
             return False
         assert answer.status == 200, answer.content
