@@ -190,7 +190,7 @@ def test_a_viewer_has_no_button(careless: Page) -> None:
     rows = careless.locator(".fleet-attention-row")
     expect(rows).to_have_count(7)
     expect(rows.get_by_role("button")).to_have_count(0)
-    expect(rows.locator("a.fleet-button")).to_have_text(["See its checks"])
+    expect(rows.locator("a.dash-button")).to_have_text(["See its checks"])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
