@@ -225,7 +225,12 @@ def around(*bounds: int) -> st.SearchStrategy[int]:
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-def _stands_for_another(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+def _stands_for_another(host: str) -> bool:
+    """As tried by `test_where_server_and_model_differ`."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
     return getattr(address, "ipv4_mapped", None) is not None or address in _NAT64
 
 
@@ -233,7 +238,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=70)
 NAMES = st.sampled_from(
     ["a", "a.b", "a-b.c", "A", "a.", "-a", "a..b", "a_b", "", "a" * 64, f"{'a.' * 126}a", f"{'a.' * 127}a"]
 )
-ADDRESSES = st.ip_addresses().filter(lambda address: not _stands_for_another(address)).map(str)
+ADDRESSES = st.ip_addresses().map(str)
 HOSTS = (
     NAMES
     | ADDRESSES
@@ -253,7 +258,7 @@ HOSTS = (
             "fd00:ec2::254",
         ]
     )
-)
+).filter(lambda host: not _stands_for_another(host))
 KEYS = (
     NAMES
     | TEXT
