@@ -129,17 +129,21 @@ def targets(now: datetime, *, after: str, limit: int) -> list[TargetSummary]:
 
 
 # Only what can't be leased is looked up among the wide rows of proxies, to tell why.
+# Those that rest are joined as a set, instead of asking of each proxy whether it does.
 _SHORTAGE = """
-with unleasable as (
+with resting as (
+  select proxy_id from leasing_cooldown where target = %(target)s::text and until > %(now)s
+), unleasable as (
   select count(*) as total, count(*) filter (
     where proxy.phase = any(%(draining)s) or proxy.cordoned or proxy.deletion_requested_at is not null
   ) as draining
   from leasing_proxyload load join fleet_proxy proxy on proxy.id = load.proxy_id
   where not load.leasable{matching}
 ), leasable as (
-  select count(*) as total, count(*) filter (where {resting}) as cooling,
-    count(*) filter (where load.active >= load.max_leases and not {resting}) as "full"
-  from leasing_proxyload load where load.leasable{matching}
+  select count(*) as total, count(resting.proxy_id) as cooling,
+    count(*) filter (where load.active >= load.max_leases and resting.proxy_id is null) as "full"
+  from leasing_proxyload load left join resting on resting.proxy_id = load.proxy_id
+  where load.leasable{matching}
 )
 select leasable.total + unleasable.total, unleasable.total - draining, "full", cooling, draining
 from leasable, unleasable
