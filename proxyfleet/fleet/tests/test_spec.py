@@ -108,7 +108,7 @@ _specs = st.one_of(
         optional={
             "placement": st.fixed_dictionaries({}, optional={"zone": _names, "machineType": _names, "image": _names}),
             "cloudInit": st.one_of(
-                st.fixed_dictionaries({"inline": st.text(max_size=50)}),
+                st.fixed_dictionaries({"inline": st.text(st.characters(exclude_characters="\0"), max_size=50)}),
                 st.fixed_dictionaries({"secretRef": st.fixed_dictionaries({"name": _names})}),
             ),
         },
