@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -40,9 +39,14 @@ def copy_to(app: Path) -> None:
             shutil.copy(ROOT / source, app / source)
 
 
-def install(requirements: str, *arguments: str, python: Path | str = sys.executable) -> None:
-    """``pip install`` of pinned wheels alone, for ``python``, from where the Makefile's pip gets them."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", str(python)]
-    wheels = ["--only-binary", ":all:", "--require-hashes", "--no-compile", "-r", str(ROOT / requirements)]
-    done = subprocess.run([*pip, "install", *arguments, *wheels], capture_output=True, text=True, check=False)
+def install(requirements: str, *arguments: str) -> None:
+    """``pip install`` of pinned wheels alone, by uv, which also knows what another Python needs.
+
+    ``arguments`` say where to.
+    """
+    uv = ["uv", "--quiet", "--system-certs", "pip", "install", "--link-mode", "copy"]
+    command = [*uv, "--only-binary", ":all:", "--require-hashes"]
+    done = subprocess.run(
+        [*command, *arguments, "-r", str(ROOT / requirements)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

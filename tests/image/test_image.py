@@ -51,7 +51,7 @@ class Image:
         self.state = folder / "state"
         recipe.copy_to(self.app)
         subprocess.run(["uv", "venv", "--quiet", "--python", PYTHON, self.python.parent], check=True)
-        recipe.install("requirements.txt", python=self.python / "python")
+        recipe.install("requirements.txt", "--python", str(self.python / "python"))
         compiled = self.run("python", "-m", "compileall", "-q", ".", variables={})
         assert compiled.returncode == 0, compiled.stdout
         self.state.mkdir()
