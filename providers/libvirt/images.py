@@ -138,6 +138,7 @@ class BaseImages:
                 pool.upload(name, _watched(source, session))
             state = pool.state(name)
             if state is None or state.size != source.received:
+                self._check_whether_full(pool, session.host, missing=source.received - (state.size if state else 0))
                 raise Unavailable(
                     f"host {session.host.name} did not keep the whole of image {image.key}",
                     detail=f"volume {name}: {state and state.size} of {source.received} bytes",
@@ -159,6 +160,11 @@ class BaseImages:
         need, free = image_bytes + self._reserve_bytes, pool.available()
         if free < need:
             raise no_space(host, need=need, free=free)
+
+    def _check_whether_full(self, pool: Pool, host: LibvirtHost, *, missing: int) -> None:
+        """Of a full pool libvirt tells at the end of the upload, or not at all: that depends on who is quicker."""
+        if missing > 0 and (free := pool.available()) < missing:
+            raise no_space(host, need=missing, free=free)
 
     def _verify(self, mark: Mark, host: LibvirtHost, name: str, image: Image) -> None:
         """A base may be the disk of running guests: what is not the image that is asked for is left as it is."""
